@@ -1,0 +1,118 @@
+"""From settings to TRL's GRPOConfig."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trl import GRPOConfig
+
+from grpo_exp.settings.batching import BatchPlan
+from grpo_exp.settings.run import RunSettings
+
+
+def build_arguments(settings: RunSettings, plan: BatchPlan, *, output_dir: Path, use_cpu: bool) -> GRPOConfig:
+    """Build TRL's arguments. Every number that decides a curve is stated; TRL's own defaults have drifted before."""
+    fields = {
+        **_algorithm(settings),
+        **_batch(plan),
+        **_optimizer(settings),
+        **_generation(settings),
+        **_bookkeeping(settings, output_dir),
+        "use_cpu": use_cpu,
+        "bf16": settings.launch.mixed_precision == "bf16",
+        "fp16": settings.launch.mixed_precision == "fp16",
+    }
+    return GRPOConfig(**fields, **settings.trainer.extra)
+
+
+def _algorithm(settings: RunSettings) -> dict[str, Any]:
+    algorithm, reward = settings.algorithm, settings.reward
+    return {
+        "loss_type": algorithm.loss_type,
+        "importance_sampling_level": algorithm.importance_sampling_level,
+        "scale_rewards": algorithm.scale_rewards,
+        "multi_objective_aggregation": algorithm.multi_objective_aggregation,
+        "epsilon": algorithm.epsilon,
+        "epsilon_high": algorithm.clip_high,
+        "delta": algorithm.delta,
+        "beta": algorithm.beta,
+        "use_bias_correction_kl": algorithm.use_bias_correction_kl,
+        "mask_truncated_completions": algorithm.mask_truncated_completions,
+        "num_iterations": algorithm.num_iterations,
+        "reward_weights": [component.weight for component in reward.components.values()],
+    }
+
+
+def _batch(plan: BatchPlan) -> dict[str, Any]:
+    return {
+        "num_generations": plan.num_generations,
+        "per_device_train_batch_size": plan.per_device_train_batch_size,
+        "gradient_accumulation_steps": plan.gradient_accumulation_steps,
+        "steps_per_generation": plan.steps_per_generation,
+    }
+
+
+def _optimizer(settings: RunSettings) -> dict[str, Any]:
+    trainer = settings.trainer
+    return {
+        "max_steps": trainer.max_steps,
+        "learning_rate": trainer.learning_rate,
+        "lr_scheduler_type": trainer.lr_scheduler_type,
+        "warmup_steps": trainer.warmup_steps,
+        "optim": "adamw_torch",
+        "weight_decay": trainer.weight_decay,
+        "adam_beta1": trainer.adam_beta1,
+        "adam_beta2": trainer.adam_beta2,
+        "max_grad_norm": trainer.max_grad_norm,
+        "gradient_checkpointing": trainer.gradient_checkpointing,
+    }
+
+
+def _generation(settings: RunSettings) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "max_completion_length": settings.trainer.max_completion_length,
+        "temperature": settings.algorithm.temperature,
+        "top_p": settings.algorithm.top_p,
+        "top_k": 0,
+        "use_vllm": settings.vllm.mode != "off",
+    }
+    vllm = settings.vllm
+    if vllm.mode == "off":
+        return fields
+    fields |= {
+        "vllm_mode": vllm.mode,
+        "vllm_importance_sampling_correction": vllm.importance_sampling_correction,
+        "vllm_importance_sampling_mode": vllm.importance_sampling_mode,
+        "vllm_importance_sampling_clip_max": vllm.importance_sampling_clip_max,
+    }
+    if vllm.mode == "colocate":
+        return fields | {
+            "vllm_gpu_memory_utilization": vllm.gpu_memory_utilization,
+            "vllm_tensor_parallel_size": vllm.tensor_parallel_size,
+            "vllm_max_model_length": vllm.max_model_length,
+            "vllm_enable_sleep_mode": vllm.enable_sleep_mode,
+        }
+    return fields | {
+        "vllm_server_host": vllm.server_host,
+        "vllm_server_port": vllm.server_port,
+        "vllm_group_port": vllm.group_port,
+        "vllm_server_timeout": vllm.server_timeout_seconds,
+    }
+
+
+def _bookkeeping(settings: RunSettings, output_dir: Path) -> dict[str, Any]:
+    return {
+        "output_dir": str(output_dir),
+        "seed": settings.seed,
+        "shuffle_dataset": True,
+        "logging_strategy": "steps",
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,  # a loss that is not finite must be seen
+        "save_strategy": "no",
+        "eval_strategy": "no",
+        "report_to": [],  # trackers are fed from metrics.jsonl
+        "disable_tqdm": True,
+        "push_to_hub": False,
+        "ddp_find_unused_parameters": False,
+    }

@@ -1,0 +1,81 @@
+"""What happens between steps: write metrics, look at them, stop when asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from grpo_exp.backends.trl.metric_names import to_metrics
+from grpo_exp.backends.trl.trainer import StepClock
+
+
+class MetricsCallback(TrainerCallback):
+    """Hand the metrics of each step on, on the main process.
+
+    Args:
+        clock: Times of the step.
+        on_metrics: Called with the step (from 1) and its metrics.
+    """
+
+    def __init__(self, clock: StepClock, on_metrics: Callable[[int, dict[str, float]], None]) -> None:
+        self._clock = clock
+        self._on_metrics = on_metrics
+        self._times: dict[str, float] = {}
+
+    def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+        """Start the clock: data loading, generation and reward happen after this."""
+        self._clock.start_step()
+
+    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+        """Stop the clock before anything is logged or evaluated."""
+        self._times = self._clock.read()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Translate and hand on; the summary after the last step is no step."""
+        if state.is_world_process_zero and logs is not None and "loss" in logs:
+            self._on_metrics(state.global_step, {**to_metrics(logs), **self._times})
+
+
+class StopCallback(TrainerCallback):
+    """End training after a step when any process wants it, at the same step on all of them.
+
+    Args:
+        wants_stop: Asked on every process after every step.
+        any_process: Whether a boolean is true on any process; called on all of them together.
+    """
+
+    def __init__(self, wants_stop: Callable[[], bool], any_process: Callable[[bool], bool]) -> None:
+        self._wants_stop = wants_stop
+        self._any_process = any_process
+        self.stopped = False
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        """Agree, and stop."""
+        if self._any_process(self._wants_stop()):
+            self.stopped = state.global_step < state.max_steps
+            control.should_training_stop = True
+        return control
+
+
+def agree_over(accelerator: Any) -> Callable[[bool], bool]:
+    """Return a function that tells whether a boolean is true on any process."""
+
+    def any_process(value: bool) -> bool:
+        if accelerator.num_processes == 1:
+            return value
+        flag = torch.tensor([int(value)], device=accelerator.device)
+        return bool(accelerator.reduce(flag, reduction="sum").item())
+
+    return any_process

@@ -1,0 +1,86 @@
+"""Generation for held-out evaluation, with the weights as they are now, in the training process."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from grpo_exp.evaluation.held_out import Completion
+
+# Shapes: B sequences of a batch, T tokens of the longest prompt and completion.
+
+
+def build_generate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    generation_config: GenerationConfig,
+    accelerator: Accelerator,
+    *,
+    batch_size: int,
+    seed: int,
+) -> Callable[..., list[list[Completion]]]:
+    """Return `generate(prompts, num_samples, greedy=False)`.
+
+    It returns the completions of each prompt, in order, on every process; prompts are shared out over the processes.
+    Its random numbers are its own: evaluating does not change what training draws.
+    """
+
+    def generate(prompts: Sequence[Any], num_samples: int, *, greedy: bool = False) -> list[list[Completion]]:
+        rank, world = accelerator.process_index, accelerator.num_processes
+        mine = list(range(rank, len(prompts), world))
+        texts = [
+            str(tokenizer.apply_chat_template(prompts[i], add_generation_prompt=True, tokenize=False)) for i in mine
+        ]
+        repeated = [text for text in texts for _ in range(num_samples)]
+        config = _greedy(generation_config) if greedy else generation_config
+        with torch.random.fork_rng():
+            torch.manual_seed(seed * 1_000_003 + rank)
+            found = [
+                completion
+                for start in range(0, len(repeated), batch_size)
+                for completion in _generate(model, tokenizer, config, repeated[start : start + batch_size])
+            ]
+        groups = [found[i * num_samples : (i + 1) * num_samples] for i in range(len(mine))]
+        gathered = gather_object(list(zip(mine, groups, strict=True)))
+        return [group for _, group in sorted(gathered, key=lambda pair: pair[0])]
+
+    return generate
+
+
+def _greedy(config: GenerationConfig) -> GenerationConfig:
+    greedy = copy.deepcopy(config)
+    greedy.update(do_sample=False, temperature=None, top_p=None, top_k=None, min_p=None)
+    return greedy
+
+
+@torch.no_grad()
+def _generate(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: GenerationConfig, texts: list[str]
+) -> list[Completion]:
+    was_training = model.training
+    model.eval()
+    encoded = tokenizer(
+        texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False
+    ).to(model.device)
+    output_BT: Any = model.generate(
+        input_ids=encoded["input_ids"], attention_mask=encoded["attention_mask"], generation_config=config
+    )
+    model.train(was_training)
+    eos = config.eos_token_id
+    ends = set(eos if isinstance(eos, list) else [eos])
+    return [
+        _to_completion(tokenizer, ids, ends) for ids in output_BT[:, encoded["input_ids"].shape[1] :].cpu().tolist()
+    ]
+
+
+def _to_completion(tokenizer: PreTrainedTokenizerBase, ids: list[int], ends: set[int]) -> Completion:
+    end = next((i for i, token in enumerate(ids) if token in ends), None)
+    kept = ids if end is None else ids[: end + 1]
+    text = tokenizer.decode(kept, skip_special_tokens=True)
+    return Completion(text=str(text), num_tokens=len(kept), truncated=end is None)

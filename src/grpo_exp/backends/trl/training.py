@@ -1,0 +1,170 @@
+"""One training run with TRL, from settings to held-out accuracy."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from datasets import Dataset
+from transformers import PrinterCallback, ProgressCallback
+from trl import GRPOConfig
+
+from grpo_exp.backends.trl.arguments import build_arguments
+from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback, agree_over
+from grpo_exp.backends.trl.generation import build_generate
+from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer, to_reward_function
+from grpo_exp.data.prompts import PromptData, PromptRow
+from grpo_exp.evaluation.held_out import HeldOutResult, evaluate_held_out
+from grpo_exp.models.load import load_policy
+from grpo_exp.rewards.components import RewardComponent, build_components
+from grpo_exp.settings.batching import BatchPlan
+from grpo_exp.settings.run import RunSettings
+
+
+class TrainingObserver(Protocol):
+    """What a run tells while it goes on. Only the main process is asked to write."""
+
+    def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
+        """A phase began or went on: priming, evaluation, training, saving."""
+
+    def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
+        """Metrics of an optimizer step, or of an evaluation."""
+
+    def on_samples(self, when: str, samples: list[dict[str, Any]]) -> None:
+        """Held-out completions with their scores."""
+
+    def wants_stop(self) -> bool:
+        """Whether this process has been asked to stop."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOutcome:
+    """How far training came, and the held-out results."""
+
+    steps: int
+    stopped: bool
+    evaluation: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    settings: RunSettings
+    plan: BatchPlan
+    data: PromptData
+    components: Sequence[RewardComponent]
+    observer: TrainingObserver
+
+
+def run_training(
+    settings: RunSettings,
+    plan: BatchPlan,
+    data: PromptData,
+    observer: TrainingObserver,
+    *,
+    model_dir: Path,
+    use_cpu: bool,
+) -> TrainingOutcome:
+    """Load, evaluate, train, evaluate, save; on every process of the run.
+
+    Args:
+        settings: The run.
+        plan: Its solved batch arithmetic.
+        data: Rows to train and to evaluate on.
+        observer: Is told what happens.
+        model_dir: Where the trained model goes.
+        use_cpu: Train on the CPU.
+    """
+    parts = _Parts(settings, plan, data, build_components(settings.reward), observer)
+    arguments = build_arguments(settings, plan, output_dir=model_dir.parent, use_cpu=use_cpu)
+    clock = StepClock()
+    trainer = _build_trainer(parts, arguments, clock)
+    stop = StopCallback(observer.wants_stop, agree_over(trainer.accelerator))
+    trainer.add_callback(stop)
+    trainer.add_callback(MetricsCallback(clock, observer.on_metrics))
+    evaluation: dict[str, dict[str, Any]] = {}
+    if settings.trainer.eval_before:
+        evaluation["before"] = _evaluate(parts, trainer, "before", step=0)
+    observer.on_phase("training", 0, settings.trainer.max_steps)
+    trainer.train()
+    steps = trainer.state.global_step
+    if not stop.stopped:
+        evaluation["after"] = _evaluate(parts, trainer, "after", step=steps)
+        if settings.trainer.save_model:
+            observer.on_phase("saving the model")
+            trainer.save_model(str(model_dir))
+    return TrainingOutcome(steps, stop.stopped, evaluation)
+
+
+def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> TimedGRPOTrainer:
+    settings, observer = parts.settings, parts.observer
+    with arguments.main_process_first(desc="building the model"):
+        model, tokenizer = load_policy(
+            settings.model, on_priming_step=lambda step, loss: _tell_priming(observer, settings, step)
+        )
+    names = [component.name for component in parts.components]
+    trainer = TimedGRPOTrainer(
+        primary=names.index(settings.reward.primary),
+        clock=clock,
+        model=model,
+        args=arguments,
+        reward_funcs=[to_reward_function(component) for component in parts.components],
+        train_dataset=to_dataset(parts.data.train),
+        processing_class=tokenizer,
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.remove_callback(ProgressCallback)
+    return trainer
+
+
+def _tell_priming(observer: TrainingObserver, settings: RunSettings, step: int) -> None:
+    assert settings.model.kind == "tiny"  # no other model is primed
+    observer.on_phase("priming", step, settings.model.priming.steps)
+
+
+def to_dataset(rows: Sequence[PromptRow]) -> Dataset:
+    """Return rows as a `datasets.Dataset`; where one target is a list of spellings, all of them are."""
+    plain = [row.to_dict() for row in rows]
+    if any(isinstance(row["target"], list) for row in plain):
+        for row in plain:
+            row["target"] = row["target"] if isinstance(row["target"], list) else [row["target"]]
+    return Dataset.from_list(plain)
+
+
+def _evaluate(parts: _Parts, trainer: TimedGRPOTrainer, when: str, *, step: int) -> dict[str, Any]:
+    settings = parts.settings
+    parts.observer.on_phase(f"held-out accuracy {when} training")
+    digest = hashlib.sha256(f"{settings.seed} held-out".encode()).digest()
+    generate = build_generate(
+        trainer.accelerator.unwrap_model(trainer.model),
+        trainer.processing_class,
+        trainer.generation_config,
+        trainer.accelerator,
+        batch_size=settings.model.max_micro_batch,
+        seed=int.from_bytes(digest[:4], "big"),
+    )
+    result: HeldOutResult = evaluate_held_out(
+        parts.data.evaluation,
+        generate,
+        parts.components,
+        primary=settings.reward.primary,
+        num_samples=settings.trainer.eval_samples,
+    )
+    if trainer.accelerator.is_main_process:
+        parts.observer.on_samples(when, result.samples)
+        parts.observer.on_metrics(step, _to_eval_metrics(result.summary))
+    return result.summary
+
+
+def _to_eval_metrics(summary: dict[str, Any]) -> dict[str, float]:
+    named = {
+        "eval/accuracy": summary["accuracy"],
+        "eval/greedy_accuracy": summary["greedy_accuracy"],
+        "eval/completion_length/mean": summary["completion_length"],
+        "eval/completion_length/truncated_fraction": summary["truncated_fraction"],
+        **{f"eval/rewards/{name}/mean": value for name, value in summary["rewards"].items()},
+    }
+    return {name: value for name, value in named.items() if value is not None}

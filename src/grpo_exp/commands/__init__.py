@@ -1,0 +1,1 @@
+"""The commands of `grpo-exp`; one thin module each."""

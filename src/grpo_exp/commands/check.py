@@ -1,0 +1,29 @@
+"""Check settings as `train` would, and start nothing: grpo-exp check GROUP=OPTION key=value ..."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from grpo_exp.console import build_console
+from grpo_exp.errors import ExitCode
+from grpo_exp.preflight import prepare
+from grpo_exp.provenance import settings_hash
+from grpo_exp.settings import load
+
+
+def main(words: Sequence[str]) -> int:
+    """Compose, check, and print the batch arithmetic and notes.
+
+    Raises:
+        ConfigError: All faults that `train` would find.
+    """
+    settings = load.absolute_paths(load.to_settings(load.compose(words)), Path.cwd())
+    prepared, console = prepare(settings), build_console()
+    run_id = f"{settings_hash(settings.model_dump(mode='json'))}-s{settings.seed}"
+    console.print(f"run      {settings.output_dir}/{settings.name}/{run_id}", soft_wrap=True)
+    console.print(f"batch    {prepared.plan.describe()}", soft_wrap=True)
+    console.print(f"data     {len(prepared.data.train)} training prompts, {len(prepared.data.evaluation)} held out")
+    for note in prepared.notes:
+        console.print(f"note     {note}", soft_wrap=True)
+    return ExitCode.COMPLETED

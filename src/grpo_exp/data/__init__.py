@@ -1,0 +1,1 @@
+"""Data sets and prompts, as plain rows. No torch."""

@@ -1,0 +1,133 @@
+"""Rows from a local file with one JSON object per line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from grpo_exp.data.prompts import PromptData, PromptRow, build_prompt
+from grpo_exp.errors import DataError
+from grpo_exp.rewards.extraction import find_box
+from grpo_exp.settings.dataset import JsonlDataset
+
+
+def load_jsonl(settings: JsonlDataset) -> PromptData:
+    """Read, map and check a file; rows that cannot be used are counted by reason.
+
+    Raises:
+        DataError: The file, a column or every row is unusable.
+    """
+    assert settings.path is not None  # JsonlDataset refuses a null path
+    dropped: Counter[str] = Counter()
+    rows = _usable_rows(Path(settings.path), settings, dropped)
+    if settings.train_size is not None:
+        rows = rows[: settings.train_size]
+    if settings.eval_path is not None:
+        evaluation = _usable_rows(Path(settings.eval_path), settings, dropped)[: settings.eval_size]
+        return PromptData(tuple(rows), tuple(evaluation), dropped)
+    held_out = _held_out_keys(rows, settings.eval_size)
+    train = tuple(row for row in rows if _key(row) not in held_out)
+    evaluation = tuple({_key(row): row for row in rows if _key(row) in held_out}.values())
+    return PromptData(train, evaluation, dropped)
+
+
+def _held_out_keys(rows: list[PromptRow], eval_size: int) -> set[str]:
+    """Return at most `eval_size` prompts, at most a fifth of the file, chosen by their hash: not by their place."""
+    keys = sorted({_key(row) for row in rows})
+    return set(keys[: min(eval_size, len(keys) // 5)])
+
+
+def _key(row: PromptRow) -> str:
+    return hashlib.sha256(json.dumps(row.prompt, sort_keys=True).encode()).hexdigest()
+
+
+def _usable_rows(path: Path, settings: JsonlDataset, dropped: Counter[str]) -> list[PromptRow]:
+    usable: list[PromptRow] = []
+    total = 0
+    for number, row in _objects(path):
+        if number == 1 or not usable:
+            _check_columns(path, row, settings)
+        total += 1
+        result = _convert(row, settings)
+        if isinstance(result, str):
+            dropped[result] += 1
+        else:
+            usable.append(result)
+    if not usable:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "the file is empty"
+        raise DataError(f"dataset.path={path}: none of its {total} rows can be used ({reasons}); correct the file")
+    return usable
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        with path.open(encoding="utf-8") as stream:
+            for number, line in enumerate(stream, start=1):
+                if line.strip():
+                    yield number, _parse(path, number, line)
+    except OSError as error:
+        raise DataError(f"dataset.path={path}: cannot be read ({error.strerror}); give an existing file") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"dataset.path={path}: is not UTF-8 text ({error.reason}); convert it") from error
+
+
+def _parse(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"dataset.path={path}: line {number} is not JSON ({error.msg}); correct it") from error
+    if not isinstance(row, dict):
+        raise DataError(
+            f"dataset.path={path}: line {number} is a {type(row).__name__}, not an object; write one object per line"
+        )
+    return row
+
+
+def _check_columns(path: Path, row: dict[str, Any], settings: JsonlDataset) -> None:
+    faults = [
+        f"dataset.{key}={column}: {path} has no column {column!r}; its columns are {', '.join(sorted(row))}; "
+        f"name one of them with dataset.{key}=COLUMN"
+        for key, column in (("prompt_column", settings.prompt_column), ("target_column", settings.target_column))
+        if column not in row
+    ]
+    if faults:
+        raise DataError(faults)
+
+
+def _convert(row: dict[str, Any], settings: JsonlDataset) -> PromptRow | str:
+    """Return a row, or the reason why it cannot be used."""
+    prompt, target = row.get(settings.prompt_column), row.get(settings.target_column)
+    if not _is_prompt(prompt):
+        return "without a prompt"
+    spellings = target if isinstance(target, list) else [target]
+    texts = [_target_text(spelling, settings.target_format) for spelling in spellings]
+    kept = tuple(text for text in texts if text)
+    if not kept:
+        return "without a target"
+    return PromptRow(build_prompt(prompt, settings.system_prompt), kept if isinstance(target, list) else kept[0])
+
+
+def _is_prompt(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(value.strip())
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(m, dict) and isinstance(m.get("content"), str) and "role" in m for m in value)
+    )
+
+
+def _target_text(value: Any, target_format: str) -> str | None:
+    if value is None or isinstance(value, bool | dict):
+        return None
+    text = str(value).strip()
+    if target_format == "gsm8k":
+        _, marker, tail = text.rpartition("####")
+        return tail.strip().replace(",", "") if marker else None
+    if target_format == "boxed":
+        return find_box(text)
+    return text or None

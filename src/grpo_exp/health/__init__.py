@@ -1,0 +1,1 @@
+"""Rules over metric histories that lead to findings."""

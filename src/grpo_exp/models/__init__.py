@@ -1,0 +1,1 @@
+"""The built-in tiny policy, and loading of models."""

@@ -1,0 +1,81 @@
+"""Where a run comes from: commit, versions, machine, command, hash of the settings."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = (
+    "grpo-exp", "trl", "transformers", "torch", "accelerate", "datasets", "peft", "tokenizers", "numpy",
+    "hydra-core", "omegaconf", "pydantic", "math-verify", "mlflow", "wandb", "vllm",
+)  # fmt: skip
+
+#: Settings that do not change what is computed; a run keeps its id when they change.
+_NOT_HASHED = ("name", "seed", "output_dir", "resume", "tracker", "health")
+_NOT_HASHED_LAUNCH = ("kind", "main_process_port")
+
+
+def settings_hash(config: Mapping[str, Any]) -> str:
+    """Return 8 hex digits over the settings that decide what a run computes, apart from its seed."""
+    kept = {key: value for key, value in config.items() if key not in _NOT_HASHED}
+    kept["launch"] = {k: v for k, v in config["launch"].items() if k not in _NOT_HASHED_LAUNCH}
+    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def collect(command: list[str]) -> dict[str, Any]:
+    """Return what is known before the workers start; they add the device and the data set."""
+    return {
+        "time": time.time(),
+        "command": shlex.join(command),
+        "python": platform.python_version(),
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "packages": _versions(),
+        "git": _git(Path(__file__).resolve().parent),
+    }
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def _git(folder: Path) -> dict[str, Any] | None:
+    """Return commit and uncommitted difference of the checkout that the code runs from; None for an installed one."""
+
+    def run(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=5, check=False
+            )
+        except (FileNotFoundError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+    commit = run("rev-parse", "HEAD")
+    if commit is None or "site-packages" in folder.parts:
+        return None
+    return {"commit": commit.strip(), "diff": run("diff", "HEAD")}
+
+
+def python_command(arguments: list[str]) -> list[str]:
+    """Return the command line as it was typed, for `provenance.json`."""
+    return [Path(sys.executable).name, "-m", "grpo_exp.train", *arguments]

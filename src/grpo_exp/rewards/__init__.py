@@ -1,0 +1,1 @@
+"""Rule-based, verifiable rewards. No torch."""

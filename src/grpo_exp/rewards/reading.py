@@ -1,0 +1,247 @@
+r"""Read the shape of an answer from its LaTeX."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+
+from grpo_exp.rewards.expressions import has_variable, is_label, is_symbol
+from grpo_exp.rewards.latex_text import nesting_depth, uniform_latex
+from grpo_exp.rewards.literal_number import LiteralNumber, read_number
+from grpo_exp.rewards.shapes import Chain, Group, Matrix, Relation, Scalar, Shape, Words
+from grpo_exp.rewards.splitting import CONJUNCTIONS, outer_brackets, split_top, uniform_conjunctions
+from grpo_exp.rewards.units import split_unit
+
+MAX_CHARACTERS = 10_000
+"""Longest answer that is read."""
+MAX_DEPTH = 100
+"""Deepest nesting of brackets that is read."""
+
+#: The most frequent answer by far, read without any of the rewriting.
+_INTEGER = re.compile(r"-?\d{1,100}", re.ASCII)
+_COMPARISONS = frozenset({"=", "<", ">", r"\le", r"\ge", r"\ne"})
+_FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
+_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_BASE = re.compile(r"(\d[0-9A-Fa-f]*)\s*_\s*(?:\{\s*(?:\\text\{)?(\w+)\}?\s*\}|(\d))")
+_BASE_NAMES = {
+    "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
+    "ten": "10", "eleven": "11", "twelve": "12", "sixteen": "16",
+}  # fmt: skip
+_MATRIX = re.compile(r"\\begin\s*\{([pbBvV]?matrix|array)\}(.*)\\end\s*\{\1\}", re.DOTALL)
+_TEXT_WITH_NUMBER = re.compile(r"\s*([+-]?\$?[\d.,]*\d)\s*([A-Za-z][A-Za-z ./]*)?\s*")
+_MIXED_SPACING = re.compile(r",\s")
+
+
+def is_readable(text: str) -> bool:
+    """Tell whether a text is short and flat enough to be read at all."""
+    return len(text) <= MAX_CHARACTERS and nesting_depth(text) <= MAX_DEPTH
+
+
+@lru_cache(maxsize=8192)
+def read_shape(text: str) -> Shape:
+    """Read an answer (not more than `is_readable` admits); what has no shape is `Words`."""
+    if _INTEGER.fullmatch(text):
+        return Scalar(text, number=LiteralNumber(Fraction(int(text))))
+    return _read(uniform_conjunctions(uniform_latex(text)).strip())
+
+
+def _read(text: str) -> Shape:
+    """Try the shapes from the loosest operator to the tightest."""
+    for read in (_read_whole_text, _read_list, _read_union, _read_relation, _read_matrix, _read_plus_minus):
+        shape = read(text)
+        if shape is not None:
+            return shape
+    return _read_bracket(text) or _read_value(text)
+
+
+def _read_whole_text(text: str) -> Shape | None:
+    r"""Read `\text{...}` as words, or as the number that it holds."""
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        return None
+    number = _TEXT_WITH_NUMBER.fullmatch(found[1])
+    if number is not None:
+        return _read(number[1] + (rf"\text{{{number[2]}}}" if number[2] else ""))
+    return Words(found[1])
+
+
+def _read_list(text: str) -> Shape | None:
+    """Read members separated by commas, semicolons, `and`, `or`; `or` between ranges makes a union."""
+    if read_number(text) is not None:  # commas between groups of three
+        return None
+    parts, operators = split_top(text, CONJUNCTIONS | {",", ";"})
+    if not operators:
+        return None
+    parts = _joined_thousands(parts, operators, text)
+    members = tuple(_read(part) for part in parts if part)
+    if len(members) < 2:
+        return members[0] if members else Words("")
+    ranges = all(isinstance(member, Group) and member.kind in {"bracket", "union"} for member in members)
+    if ranges and set(operators) == {r"\text{or}"}:
+        return Group("union", members, label=_common_label(members))
+    return Group("list", members)
+
+
+def _joined_thousands(parts: list[str], operators: list[str], text: str) -> list[str]:
+    """Join `1,234` in `1,234, 5,678`: where some commas have blanks, those without may stand in a number.
+
+    Returns:
+        The parts, numbers whole again.
+    """
+    if not _MIXED_SPACING.search(text) and set(operators) <= {","}:
+        return parts
+    joined = [parts[0]]
+    position = len(parts[0])
+    for part, operator in zip(parts[1:], operators, strict=True):
+        candidate = f"{joined[-1]},{part}"
+        position = text.find(part, position)
+        tight = operator == "," and text[position - 1 : position] == ","
+        if tight and re.fullmatch(r"\d{3}(?:\.\d+)?", part) and read_number(candidate) is not None:
+            joined[-1] = candidate
+        else:
+            joined.append(part)
+        position += len(part)
+    return joined
+
+
+def _read_union(text: str) -> Shape | None:
+    parts, operators = split_top(text, {r"\cup"})
+    return Group("union", tuple(_read(part) for part in parts)) if operators else None
+
+
+def _read_relation(text: str) -> Shape | None:
+    r"""Read `x \in S`, `x = 5`, chains of equalities, ranges, equations and inequalities."""
+    parts, operators = split_top(text, _COMPARISONS | {r"\in"})
+    if not operators:
+        return None
+    if not all(parts):
+        return Words(text)
+    if operators == [r"\in"] and is_label(parts[0]):
+        return _labelled(_read(parts[1]), parts[0])
+    if r"\in" in operators:
+        return Words(text)
+    if set(operators) == {"="}:
+        return _read_equalities(parts, text)
+    span = _read_range(parts, operators)
+    if span is not None:
+        return span
+    return Relation(operators[0], parts[0], parts[1]) if len(operators) == 1 else Words(text)
+
+
+def _read_equalities(parts: list[str], text: str) -> Shape:
+    label = None
+    if is_label(parts[0]):
+        label, parts = parts[0].replace(" ", ""), parts[1:]
+    if len(parts) == 1:
+        return _labelled(_read(parts[0]), label)
+    if label is None and len(parts) == 2 and (has_variable(parts[0]) or has_variable(parts[1])):
+        if is_symbol(parts[1]) and not has_variable(parts[0]):  # 5 = x
+            return _labelled(_read(parts[0]), parts[1])
+        return Relation("=", parts[0], parts[1])
+    return Chain(tuple(_read(part) for part in parts), label=label)
+
+
+def _read_range(parts: list[str], operators: list[str]) -> Shape | None:
+    r"""Read `x > 3`, `3 < x` and `2 \\le x < 5` as intervals."""
+    if r"\ne" in operators or "=" in operators or len(operators) > 2:
+        return None
+    if len(operators) == 1:
+        if is_symbol(parts[1]) and not has_variable(parts[0]):
+            parts, operators = parts[::-1], [_FLIPPED[operators[0]]]
+        if not is_symbol(parts[0]) or has_variable(parts[1]):
+            return None
+        if operators[0] in {"<", r"\le"}:
+            parts, operators = [r"-\infty", parts[0], parts[1]], ["<", operators[0]]
+        else:
+            parts, operators = [parts[1], parts[0], r"\infty"], [_FLIPPED[operators[0]], "<"]
+    elif operators[0] in {">", r"\ge"}:
+        parts, operators = parts[::-1], [_FLIPPED[operator] for operator in reversed(operators)]
+    low, symbol, high = parts
+    ascending = set(operators) <= {"<", r"\le"}
+    if not ascending or not is_symbol(symbol) or has_variable(low) or has_variable(high):
+        return None
+    brackets = ("[" if operators[0] == r"\le" else "(") + ("]" if operators[1] == r"\le" else ")")
+    return Group("bracket", (_read_value(low), _read_value(high)), brackets=brackets, label=symbol)
+
+
+def _read_matrix(text: str) -> Shape | None:
+    found = _MATRIX.fullmatch(text)
+    if found is None or found[1] in {"vmatrix", "Vmatrix"}:  # determinants and norms are values
+        return None
+    body = re.sub(r"^\s*\{[clr| ]*\}", "", found[2]) if found[1] == "array" else found[2]
+    rows = [row for row in split_top(body, {r"\newline"})[0] if row and row != r"\hline"]
+    return Matrix(tuple(tuple(_read(cell) for cell in split_top(row, {"&"})[0]) for row in rows))
+
+
+def _read_plus_minus(text: str) -> Shape | None:
+    r"""Read `1 \pm \sqrt{19}` as its two values."""
+    parts, operators = split_top(text, {r"\pm", r"\mp"})
+    if not operators or len(operators) > 4 or not all(parts[1:]):
+        return None
+    values: list[Shape] = []
+    for upper in (True, False):
+        signs = ["+" if (operator == r"\pm") == upper else "-" for operator in operators]
+        pieces = [f"{sign}{part}" for sign, part in zip(signs, parts[1:], strict=True)]
+        values.append(_read((parts[0] + "".join(pieces)).removeprefix("+")))
+    return Group("list", tuple(values))
+
+
+def _read_bracket(text: str) -> Shape | None:
+    found = outer_brackets(text)
+    if found is None:
+        return None
+    opening, content, closing = found
+    separators, operators = split_top(content, {",", ";"})
+    if opening == r"\{" and not {"|", r"\mid", ":"}.isdisjoint(split_top(content, {"|", r"\mid", ":"})[1]):
+        return Words(text)
+    parts = (
+        [part for part in _joined_thousands(separators, operators, content) if part]
+        if operators
+        else [content]
+    )
+    members = tuple(_read(part) for part in parts)
+    if opening == r"\{":
+        return Group("set", members)
+    if len(members) == 1:
+        # '(C)' is a choice and '(5)' a number; what else is bracketed alone stays an expression.
+        return members[0] if opening == "(" and closing == ")" else None
+    brackets = {"]": "(", "[": "["}.get(opening, opening) + {"[": ")", "]": "]"}.get(closing, closing)
+    return Group("bracket", members, brackets=brackets)
+
+
+def _read_value(text: str) -> Shape:
+    """Read one value: unit, base, number, ratio, else an expression or words."""
+    split = split_unit(text)
+    if split is None:
+        return Words(text)
+    expression, unit = split
+    if expression == r"\mathbb{R}":
+        return Group("bracket", (Scalar(r"-\infty"), Scalar(r"\infty")), brackets="()")
+    found = _BASE.fullmatch(expression)
+    if found is not None:
+        base = found[2] or found[3]
+        return Scalar(found[1].upper().lstrip("0") or "0", base=_BASE_NAMES.get(base.lower(), base))
+    if ":" in expression:
+        members = tuple(_read(part) if part else Words("") for part in split_top(expression, {":"})[0])
+        if len(members) > 1 and all(isinstance(member, Scalar) for member in members):
+            return Group("ratio", members)
+    # A bare word is a name, not the product of its letters (north would equal thorn).
+    if re.fullmatch(r"[A-Za-z]{4,}(?: [A-Za-z]+)*", expression):
+        return Words(text)
+    if r"\text" in expression or re.search(r"\\(?:ldots|newline|approx|begin)(?![a-zA-Z])", expression):
+        return Words(text)
+    return Scalar(expression, number=read_number(expression), unit=unit)
+
+
+def _labelled(shape: Shape, label: str | None) -> Shape:
+    """Return the shape with a label; the members of a list share the label of its first one already."""
+    if label is None or shape.label is not None:
+        return shape
+    return replace(shape, label=label)
+
+
+def _common_label(members: tuple[Shape, ...]) -> str | None:
+    labels = {member.label for member in members}
+    return labels.pop() if len(labels) == 1 else None

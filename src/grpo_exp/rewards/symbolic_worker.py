@@ -1,0 +1,185 @@
+r"""The checker's process: reads one request a line from stdin, writes one reply a line to stdout.
+
+It is a supervisor that has loaded SymPy, and a fork of it that does the work. The clock of a request starts
+when the fork gets it. A fork that runs over its limit is killed, and the next one is ready in milliseconds,
+since nothing has to be loaded again. The supervisor ends when its stdin closes or its parent is gone, so that
+no process outlives the run, not even one that hangs.
+
+A request is `{"gold": text, "answer": text or null, "limit": seconds}`; without an answer the gold is
+checked. A reply is `{"reason": slug}`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+from dataclasses import dataclass
+
+import sympy
+
+from grpo_exp.rewards.comparison import compare
+from grpo_exp.rewards.reading import read_shape
+from grpo_exp.rewards.shapes import Chain, Group, Matrix, Relation, Scalar, Shape
+from grpo_exp.rewards.symbolic import SymbolicJudge, parse, vanishes
+
+MAX_MEMORY_BYTES = 4 * 2**30
+"""Address space of the fork; an answer that wants more is a crash of its own making."""
+#: The caches of SymPy grow; a new fork starts from the loaded state again.
+_REQUESTS_PER_FORK = 1000
+_PARENT_CHECK_SECONDS = 1.0
+_PR_SET_PDEATHSIG = 1
+
+#: Expressions that load the parser's tables, so that the first answers do not pay for it.
+_WARM_UP = (
+    (r"\frac{1}{2}x+3y^2-\sqrt{5}", r"3y^2+\frac{x}{2}-\sqrt{5}"), (r"2\sqrt{3}", r"\sqrt{12}"),
+    (r"\frac{\pi}{6}", r"\frac{2\pi}{12}"), (r"6-5i", r"-5i+6"), (r"\cot x", r"\frac{\cos x}{\sin x}"),
+    (r"(a+5)(b+2)", r"ab+2a+5b+10"), (r"\log_2 8+e^{2x}", r"3+e^{2x}"), (r"\binom{5}{2}+3!", "16"),
+    (r"\left|x\right|", r"|x|"), (r"x_1+x_{12}", r"x_{12}+x_1"), (r"2k+2", r"2(k+1)"), (r"2^{10}", "1024"),
+)  # fmt: skip
+
+
+def answer_request(request: dict[str, str | None]) -> str:
+    """Return the reason slug of one request."""
+    gold = read_shape(request["gold"] or "")
+    if request["answer"] is None:
+        return "match" if all(_can_be_judged(text) for text in _expressions(gold)) else "unparsable_target"
+    return compare(gold, read_shape(request["answer"]), SymbolicJudge())
+
+
+def _can_be_judged(text: str) -> bool:
+    """Tell whether an expression can be read, and compute with it: a power tower as gold takes forever here."""
+    parsed = parse(text)
+    if isinstance(parsed, sympy.Expr):
+        vanishes(parsed)
+    return parsed is not None
+
+
+def _expressions(shape: Shape) -> list[str]:
+    """Return the expressions of a shape that must be parsed to be judged."""
+    if isinstance(shape, Scalar):
+        return [] if shape.number is not None or shape.base is not None else [shape.text]
+    if isinstance(shape, Relation):
+        return [shape.left, shape.right]
+    if isinstance(shape, Group | Chain):
+        return [text for member in shape.members for text in _expressions(member)]
+    if isinstance(shape, Matrix):
+        return [text for row in shape.rows for cell in row for text in _expressions(cell)]
+    return []
+
+
+@dataclass
+class _Fork:
+    """The process that works, and the supervisor's ends of its two pipes."""
+
+    pid: int
+    requests: int
+    replies: int
+    num_requests: int = 0
+
+    @classmethod
+    def start(cls) -> _Fork:
+        request_read, request_write = os.pipe()
+        reply_read, reply_write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(request_write)
+            os.close(reply_read)
+            _work(request_read, reply_write)
+            os._exit(0)
+        os.close(request_read)
+        os.close(reply_write)
+        return cls(pid, request_write, reply_read)
+
+    def ask(self, line: bytes, limit: float) -> bytes | None:
+        """Return the reply to a request; None when the fork died; raises TimeoutError past the limit."""
+        self.num_requests += 1
+        try:
+            _write_all(self.requests, line)
+        except BrokenPipeError:
+            return None
+        if not select.select([self.replies], [], [], limit)[0]:
+            raise TimeoutError
+        return os.read(self.replies, 4096) or None
+
+    def end(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.requests)
+        os.close(self.replies)
+
+
+def _work(requests: int, replies: int) -> None:
+    """Answer requests until the pipe closes (in the fork)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with os.fdopen(requests, "rb") as lines:
+        for line in lines:
+            try:
+                reason = answer_request(json.loads(line))
+            except RecursionError:
+                reason = "unparsable"
+            except Exception:  # whatever SymPy raises on an odd expression is counted as a crash
+                reason = "crash"
+            _write_all(replies, json.dumps({"reason": reason}).encode() + b"\n")
+
+
+def _supervise(replies: int) -> None:
+    """Hand requests to the fork until stdin closes or the parent is gone."""
+    parent = os.getppid()
+    fork = _Fork.start()
+    buffer = b""
+    try:
+        while os.getppid() == parent:
+            if not select.select([0], [], [], _PARENT_CHECK_SECONDS)[0]:
+                continue
+            chunk = os.read(0, 1 << 16)
+            if not chunk:
+                return
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            for line in lines:
+                reply, fork = _ask(fork, line + b"\n")
+                _write_all(replies, reply)
+    finally:
+        fork.end()
+
+
+def _ask(fork: _Fork, line: bytes) -> tuple[bytes, _Fork]:
+    """Return the reply and the fork that takes the next request."""
+    try:
+        reply = fork.ask(line, float(json.loads(line)["limit"]))
+        reason = "crash"
+    except TimeoutError:
+        reply, reason = None, "timeout"
+    if reply is None or fork.num_requests >= _REQUESTS_PER_FORK:
+        fork.end()
+        fork = _Fork.start()
+    return reply or json.dumps({"reason": reason}).encode() + b"\n", fork
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def main() -> None:
+    """Load, say so, and serve."""
+    for gold, answer in _WARM_UP:
+        answer_request({"gold": gold, "answer": answer})
+    replies = os.dup(1)
+    # A library that prints must not be taken for a reply, nor fill a pipe that nobody reads.
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    _write_all(replies, b'{"reason": "ready"}\n')
+    _supervise(replies)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+r"""Targets (gold answers): prepared once, checked against themselves, remembered."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from grpo_exp.rewards.extraction import find_box, match_braces
+from grpo_exp.rewards.latex_text import uniform_latex
+from grpo_exp.rewards.reading import is_readable, read_shape
+from grpo_exp.rewards.score import Score
+from grpo_exp.rewards.shapes import Scalar, Shape, Words
+from grpo_exp.rewards.worker_pool import shared_pool
+
+Target = str | int | float | Sequence[str | int | float] | None
+"""One target: text, a number, or a list of accepted spellings."""
+
+_GSM8K_TAIL = re.compile(r"####\s*(.+?)\s*$")
+_FAULTS = {"timeout": "target_timeout", "crash": "target_crash"}
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTarget:
+    """An accepted spelling.
+
+    Args:
+        text: Its text as a checker process gets it.
+        shape: What it says.
+    """
+
+    text: str
+    shape: Shape
+
+
+def target_texts(target: Target) -> list[str]:
+    """Return the accepted spellings of a target as text, the empty ones left out."""
+    if target is None:
+        return []
+    if isinstance(target, str):
+        return [target] if target.strip() else []
+    if isinstance(target, bool):
+        return [str(target)]
+    if isinstance(target, int):
+        return [str(target)]
+    if isinstance(target, float):
+        # repr() of a small float is '4.18e-06', which is read exactly as it stands.
+        return [repr(target)] if math.isfinite(target) else []
+    return [text for member in target for text in target_texts(member)]
+
+
+def prepare_targets(target: Target) -> list[PreparedTarget] | Score:
+    """Return the spellings of a target that can be judged, or the score (value None) when there are none."""
+    texts = target_texts(target)
+    if not texts:
+        return Score(None, "no_target")
+    prepared = [prepare_text(text) for text in texts]
+    usable = [spelling for spelling in prepared if isinstance(spelling, PreparedTarget)]
+    return usable or next(fault for fault in prepared if isinstance(fault, Score))
+
+
+@lru_cache(maxsize=65_536)
+def prepare_text(text: str) -> PreparedTarget | Score:
+    """Prepare one spelling; a checker process reads what is not a plain number or a word."""
+    answer = _answer_of(text)
+    if not answer.strip():
+        return Score(None, "no_target")
+    if not is_readable(answer):
+        return Score(None, "unparsable_target")
+    uniform = uniform_latex(answer)
+    if not uniform:
+        return Score(None, "no_target")
+    shape = read_shape(answer)
+    plain = isinstance(shape, Scalar) and shape.number is not None
+    if not plain and len(match_braces(uniform)) * 2 != len(re.findall(r"(?<!\\)[{}]", uniform)):
+        return Score(None, "unparsable_target")
+    if not plain and not isinstance(shape, Words):
+        reason = shared_pool().ask(answer, None)
+        if reason != "match":
+            return Score(None, _FAULTS.get(reason, "unparsable_target"))
+    return PreparedTarget(answer, shape)
+
+
+def _answer_of(text: str) -> str:
+    """Return the answer in a target: the last box, what follows GSM8K's `####`, or all of it."""
+    boxed = find_box(text)
+    if boxed is not None and boxed.strip():
+        return boxed
+    tail = _GSM8K_TAIL.search(text)
+    return tail[1] if tail is not None else text

@@ -1,0 +1,1 @@
+"""Frozen typed settings; `load` is the only module that knows OmegaConf."""

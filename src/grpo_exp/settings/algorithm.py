@@ -1,0 +1,98 @@
+"""Settings of the algorithm: axes, not names. A named algorithm is a preset in conf/algorithm."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from grpo_exp.settings.base import (
+    Fraction,
+    NonNegativeFloat,
+    OptionalPositiveFloat,
+    PositiveFloat,
+    PositiveInt,
+    Settings,
+    Text,
+)
+
+#: TRL's loss types, grouped by how many numbers the ratio clip needs.
+LossType = Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"]
+
+
+class DynamicSampling(Settings):
+    """DAPO's dynamic sampling: replace groups whose rewards are all equal."""
+
+    enabled: bool = False
+    """Not available yet: a preset that wants it says so in one line at the start."""
+
+
+class AlgorithmSettings(Settings):
+    """How rewards of a group become an update. Field names are TRL's own."""
+
+    name: Text
+    """Name of the preset, for tables and run names."""
+    citation: Text
+    """The paper that the numbers come from."""
+    num_generations: Annotated[PositiveInt, Field(ge=2)] = 8
+    """G, completions per prompt; at least 2, since the baseline is the mean of the group."""
+    loss_type: LossType
+    """How token losses are aggregated, and the form of the surrogate."""
+    importance_sampling_level: Literal["token", "sequence"] = "token"
+    """Ratio per token (GRPO) or per sequence (GSPO)."""
+    scale_rewards: Literal["group", "batch", "none"]
+    """What the advantage is divided by: std of the group, of the batch, or nothing (Dr. GRPO)."""
+    multi_objective_aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize"
+    """Weighted sum of components before or after normalising."""
+    epsilon: Annotated[PositiveFloat, Field(le=10)] = 0.2
+    """Lower clip of the ratio: at 1 - epsilon."""
+    epsilon_high: Annotated[OptionalPositiveFloat, Field(le=100)] = None
+    """Upper clip of the ratio: at 1 + epsilon_high; null is epsilon. For cispo an absolute cap (about 5)."""
+    delta: OptionalPositiveFloat = None
+    """Two-sided clip: upper bound of the unclipped ratio, above 1 + epsilon; null is none."""
+    beta: Annotated[NonNegativeFloat, Field(le=1)] = 0.0
+    """Weight of the KL to the reference model; 0 loads no reference model."""
+    use_bias_correction_kl: bool = False
+    """Multiply the KL by the ratio (DeepSeek-V3.2); false is the k3 estimator of DeepSeekMath, eq. 4."""
+    temperature: Annotated[PositiveFloat, Field(le=2)] = 1.0
+    """Sampling temperature of the rollouts, in (0, 2]."""
+    top_p: Annotated[Fraction, Field(gt=0)] = 1.0
+    """Nucleus sampling of the rollouts; 1 is off."""
+    mask_truncated_completions: bool = False
+    """Leave completions that hit max_completion_length out of the loss (DAPO's overlong filtering)."""
+    updates_per_batch: PositiveInt = 1
+    """Optimizer steps per generated batch; above 1 the later ones are off-policy and the ratio leaves 1."""
+    num_iterations: PositiveInt = 1
+    """Passes over a generated batch (mu in DeepSeekMath, alg. 1)."""
+    dynamic_sampling: DynamicSampling = DynamicSampling()
+    """Replace groups without reward variance."""
+
+    @property
+    def clip_high(self) -> float:
+        """Upper clip that is in force: `epsilon_high`, or `epsilon` where that is null."""
+        return self.epsilon if self.epsilon_high is None else self.epsilon_high
+
+    @model_validator(mode="after")
+    def _check(self) -> AlgorithmSettings:
+        faults = []
+        if self.loss_type == "cispo":
+            if self.clip_high <= 1:
+                faults.append(
+                    f"epsilon_high: {self.clip_high} caps the ratio below 1 with loss_type=cispo, where it is an "
+                    "absolute cap; use a value above 1, for example 5.0"
+                )
+        else:
+            if self.epsilon >= 1:
+                faults.append(f"epsilon: {self.epsilon} puts the lower clip at or below 0; use a value below 1")
+            if self.clip_high < self.epsilon:
+                faults.append(
+                    f"epsilon_high: {self.epsilon_high} is below epsilon ({self.epsilon}); the upper clip must be "
+                    "at least the lower one; raise epsilon_high, or set it to null to use epsilon"
+                )
+            if self.delta is not None and self.delta <= 1 + self.clip_high:
+                faults.append(
+                    f"delta: {self.delta} must lie above 1 + epsilon_high ({1 + self.clip_high}); raise it or use null"
+                )
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self

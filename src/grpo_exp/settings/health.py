@@ -1,0 +1,22 @@
+"""Settings of the rules that watch a run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from grpo_exp.settings.base import Fraction, PositiveInt, Settings
+
+
+class HealthSettings(Settings):
+    """Which findings are looked for, and what they lead to."""
+
+    enabled: bool = True
+    """Look at the curves while training."""
+    on_critical: Literal["stop", "warn"] = "stop"
+    """A critical finding (a loss that is not finite) ends the run with exit code 3, or is only told."""
+    window: PositiveInt = 10
+    """Steps that a rule looks back over; a warning needs all of them."""
+    dead_groups: Fraction = 0.9
+    """Warn when frac_reward_zero_std is at or above this: no gradient is left."""
+    truncated: Fraction = 0.5
+    """Warn when the share of truncated completions is at or above this."""

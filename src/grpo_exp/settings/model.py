@@ -1,0 +1,122 @@
+"""Settings of the policy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from grpo_exp.settings.base import (
+    Fraction,
+    NonNegativeInt,
+    OptionalText,
+    PositiveFloat,
+    PositiveInt,
+    Settings,
+)
+
+
+class TinyArchitecture(Settings):
+    """Shape of the built-in policy: Qwen2, with one token per character."""
+
+    num_hidden_layers: PositiveInt = 2
+    """Transformer layers; two wide ones cost a CPU less than four narrow ones of the same size."""
+    hidden_size: PositiveInt = 192
+    """Width of the residual stream."""
+    intermediate_size: PositiveInt = 576
+    """Width of the MLP."""
+    num_attention_heads: PositiveInt = 4
+    """Query heads."""
+    num_key_value_heads: PositiveInt = 2
+    """Key and value heads."""
+    max_position_embeddings: PositiveInt = 512
+    """Longest prompt and completion together, in tokens."""
+
+    @model_validator(mode="after")
+    def _check(self) -> TinyArchitecture:
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size: {self.hidden_size} does not divide by num_attention_heads "
+                f"({self.num_attention_heads}); the heads share the width equally"
+            )
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ValueError(
+                f"num_key_value_heads: {self.num_attention_heads} query heads do not divide by "
+                f"{self.num_key_value_heads}; use a divisor"
+            )
+        return self
+
+
+class Priming(Settings):
+    """Supervised priming of the built-in policy on answers of a noisy teacher.
+
+    GRPO can only reinforce what is sampled now and then, so the model must have seen the format. The teacher is
+    right in a third of the cases only: what GRPO adds afterwards is visible.
+    """
+
+    seed: NonNegativeInt = 0
+    """Seed of weights, problems and noise. Apart from the run's seed: all seeds start from one policy."""
+    steps: PositiveInt = 600
+    """Optimizer steps."""
+    batch_size: PositiveInt = 64
+    """Examples per step."""
+    learning_rate: PositiveFloat = 2e-3
+    """Peak of the schedule (linear warm-up over 5 % of the steps, then cosine to 0)."""
+    max_operand: Annotated[PositiveInt, Field(ge=9, le=999)] = 29
+    """Largest operand in the examples, as `dataset.max_operand`."""
+    fraction_right_boxed: Fraction = 0.35
+    """Share of examples that are right and boxed."""
+    fraction_right_unboxed: Fraction = 0.25
+    """Share that is right but not boxed, so no answer in the sense of the reward. The rest is wrong and boxed."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Priming:
+        total = self.fraction_right_boxed + self.fraction_right_unboxed
+        if total > 1:
+            raise ValueError(
+                f"fraction_right_boxed + fraction_right_unboxed is {total}, above 1; they are shares of the examples"
+            )
+        return self
+
+
+class TinyModel(Settings):
+    """The built-in policy: about a million parameters, built and primed on first use, then cached."""
+
+    kind: Literal["tiny"]
+    learning_rate: PositiveFloat = 1e-4
+    """Default of `trainer.learning_rate` for this model."""
+    max_micro_batch: PositiveInt = 256
+    """Most completions in one forward pass, where `trainer.per_device_train_batch_size` is null."""
+    architecture: TinyArchitecture = TinyArchitecture()
+    """Shape of the network."""
+    priming: Priming = Priming()
+    """How it learns the format."""
+
+
+class LocalModel(Settings):
+    """Any causal language model with a chat template in a local folder (or the hub, where one is reachable)."""
+
+    kind: Literal["local"]
+    path: OptionalText = None
+    """Folder with config.json, weights and tokenizer, or a hub id."""
+    learning_rate: PositiveFloat = 1e-6
+    """Default of `trainer.learning_rate`: 1e-6 is the usual rate of full fine-tuning with GRPO."""
+    max_micro_batch: PositiveInt = 8
+    """Most completions in one forward pass, where `trainer.per_device_train_batch_size` is null."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
+    """Type of the weights in memory; TRL's own default for a model given by name is float32."""
+    attn_implementation: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    """Attention kernel."""
+    revision: OptionalText = None
+    """Revision of a hub model; null is the newest."""
+    trust_remote_code: bool = False
+    """Run Python code that comes with the model."""
+
+    @model_validator(mode="after")
+    def _check(self) -> LocalModel:
+        if self.path is None:
+            raise ValueError("path: model=local needs the folder of the model; add model.path=FOLDER")
+        return self
+
+
+ModelSettings = Annotated[TinyModel | LocalModel, Field(discriminator="kind")]

@@ -1,0 +1,1 @@
+"""Copies of metrics.jsonl in MLflow or W&B."""

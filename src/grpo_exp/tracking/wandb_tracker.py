@@ -1,0 +1,159 @@
+"""Copy a run to Weights & Biases, offline unless logged in."""
+
+from __future__ import annotations
+
+import netrc
+import os
+import secrets
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from grpo_exp.tracking.metrics_log import MetricsRecord, to_record
+from grpo_exp.tracking.names import to_backend_name
+from grpo_exp.tracking.tracker import RunInfo, RunStatus
+
+if TYPE_CHECKING:
+    import wandb
+
+Mode = Literal["online", "offline", "disabled"]
+
+#: The x axis, under the name that the Hugging Face trainers use. W&B's own step only counts calls and drops
+#: what goes back, so after a resume from an older checkpoint it would lose the repeated steps.
+STEP_METRIC = "train/global_step"
+#: How long an end of run waits for an upload; what is missing is on disk and can be sent with `wandb sync`.
+FINISH_TIMEOUT_SECONDS = 60.0
+#: A process that ends while W&B still looks for its server waits for it this long (W&B's default is 90 s).
+INIT_TIMEOUT_SECONDS = 30.0
+MAX_TAG_CHARACTERS = 64
+#: W&B only tells finished from failed. A stopped run goes on later, so it has not failed; `status` in the
+#: summary says which it was.
+_EXIT_CODE: Mapping[RunStatus, int] = {"completed": 0, "stopped": 0, "failed": 1}
+_ID = "wandb_id"
+
+
+def resolve_mode(mode: Literal["auto", "online", "offline", "disabled"]) -> Mode:
+    """Turn `auto` into WANDB_MODE if that is set, else online where an API key is known, else offline.
+
+    A key is looked for in WANDB_API_KEY and in the netrc file, as W&B does.
+    """
+    if mode != "auto":
+        return mode
+    match os.environ.get("WANDB_MODE", "").strip().lower():
+        case "online" | "run":
+            return "online"
+        case "offline" | "dryrun":
+            return "offline"
+        case "disabled":
+            return "disabled"
+        case _:
+            return "online" if _knows_api_key() else "offline"
+
+
+class WandbRunTracker:
+    """One W&B run, held as an object: `wandb.run` and other runs of the process are left alone.
+
+    Args:
+        project: Name of the project.
+        entity: User or team; None is the default of the account.
+        mode: Where the data go; `offline` only writes below the directory.
+        directory: Folder in which W&B creates its folder `wandb`.
+    """
+
+    name = "W&B"
+
+    def __init__(
+        self, project: str, *, entity: str | None, mode: Literal["online", "offline"], directory: Path
+    ) -> None:
+        self._project = project
+        self._entity = entity
+        self._mode: Literal["online", "offline"] = mode
+        self._directory = directory
+        self._run: wandb.Run | None = None
+        self._url: str | None = None
+
+    def start(self, info: RunInfo) -> dict[str, str]:
+        """Open a new W&B run, or go on in that of an earlier attempt (offline: one more folder, one id)."""
+        # Without it, W&B's service logs to the terminal wherever the home directory cannot be written to (a
+        # container, a compute node).
+        os.environ.setdefault("WANDB_CACHE_DIR", str(self._directory / "wandb" / "cache"))
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        import wandb
+
+        run_id = info.previous_ids.get(_ID, f"{info.run_id}-{secrets.token_hex(4)}")
+        # silent also has to hold outside of a run, where W&B reports on the login.
+        wandb.setup(wandb.Settings(silent=True))
+        self._run = wandb.init(
+            id=run_id,
+            name=info.title,
+            group=info.tags.get("group"),
+            tags=[f"{key}:{value}"[:MAX_TAG_CHARACTERS] for key, value in info.tags.items()],
+            project=self._project,
+            entity=self._entity,
+            mode=self._mode,
+            resume="allow",
+            settings=self._settings(),
+        )
+        self._run.config.update(dict(info.config), allow_val_change=True)
+        self._run.define_metric(STEP_METRIC)
+        self._run.define_metric("*", step_metric=STEP_METRIC, step_sync=True)
+        if self._mode == "online":
+            self._url = self._run.url
+        return {_ID: run_id}
+
+    def log(self, record: MetricsRecord) -> None:
+        """Copy one record, with the optimizer step as a metric of its own."""
+        assert self._run is not None
+        record = to_record(record["step"], record["metrics"], record["time"])
+        values = {to_backend_name(name, "wandb"): value for name, value in record["metrics"].items()}
+        self._run.log({**values, STEP_METRIC: record["step"]})
+
+    def finish(self, status: RunStatus) -> None:
+        """End the run; `status` in the summary keeps completed, stopped and failed apart."""
+        if self._run is None:
+            return
+        run, self._run = self._run, None
+        try:
+            run.summary["status"] = status
+        finally:
+            run.finish(exit_code=_EXIT_CODE[status])
+
+    def open_command(self) -> str:
+        """Return a command that opens the run's page, or offline the one that uploads it."""
+        if self._url is not None:
+            return shlex.join(["python", "-m", "webbrowser", self._url])
+        # Every attempt has its own folder; given together they are uploaded in order into one run.
+        folder = shlex.quote(str(self._directory.absolute() / "wandb"))
+        if self._mode == "offline":
+            return f"wandb sync {folder}/offline-run-*"
+        return f"wandb sync --include-online {folder}/run-*"
+
+    def _settings(self) -> wandb.Settings:
+        import wandb
+
+        return wandb.Settings(
+            root_dir=str(self._directory.absolute()),
+            use_dot_wandb=False,
+            reinit="create_new",
+            silent=True,
+            # The run directory has logs; capturing would also take the terminal from the progress view.
+            console="off",
+            disable_git=True,
+            disable_code=True,
+            x_save_requirements=False,
+            init_timeout=INIT_TIMEOUT_SECONDS,
+            finish_timeout=FINISH_TIMEOUT_SECONDS,
+        )
+
+
+def _knows_api_key() -> bool:
+    if os.environ.get("WANDB_API_KEY", "").strip():
+        return True
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).netloc
+    path = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
+    try:
+        return netrc.netrc(path).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

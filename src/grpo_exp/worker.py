@@ -1,0 +1,234 @@
+"""What each worker process runs: read `config.json`, train, write `result.json`.
+
+Started as `python -m grpo_exp.worker RUN_DIRECTORY` by `accelerate launch`, or called in place. It ends with exit
+code 0 whenever `result.json` says how the run ended: the launcher loses other codes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo_exp.data.load import load_prompts
+from grpo_exp.errors import ConfigError, ExitCode, RunError
+from grpo_exp.health.rules import HealthMonitor
+from grpo_exp.rundir import RunDirectory, owner_is_gone, write_json
+from grpo_exp.settings.batching import solve_batch
+from grpo_exp.settings.run import RunSettings
+from grpo_exp.tracking.background import BackgroundTracker
+from grpo_exp.tracking.build import build_tracker
+from grpo_exp.tracking.metrics_log import MetricsLog
+from grpo_exp.tracking.tracker import RunInfo, RunStatus
+
+#: Set by the front end: workers stop when the process of this number has ended.
+OWNER_VARIABLE = "GRPO_EXP_OWNER_PID"
+_TRACKER_TIMEOUT_SECONDS = 60.0
+
+
+def main() -> None:
+    """Run the worker for the run directory in the first argument."""
+    run_worker(RunDirectory(Path(sys.argv[1])))
+
+
+def run_worker(directory: RunDirectory) -> None:
+    """Train the run in `directory`, on this process.
+
+    Raises:
+        Exception: Whatever ended the run, after the main process has written it down.
+    """
+    started = time.perf_counter()
+    rank = int(os.environ.get("RANK", "0"))
+    settings = RunSettings.model_validate(directory.read_config())
+    observer = _MainObserver(directory, settings) if rank == 0 else _SilentObserver(directory)
+    try:
+        result = _train(directory, settings, observer)
+    except BaseException as error:
+        traceback.print_exc()
+        if rank == 0:
+            observer.close("failed")
+            _write_failure(directory, error, time.perf_counter() - started)
+        if not isinstance(error, ConfigError):
+            raise
+        return
+    if rank == 0:
+        observer.close(result["status"])
+        _draw(directory, settings, result)
+        write_json(directory.result, {**result, "wall_seconds": time.perf_counter() - started})
+
+
+def _train(directory: RunDirectory, settings: RunSettings, observer: _SilentObserver) -> dict[str, Any]:
+    use_cpu = _prepare_process(settings)
+    from grpo_exp.backends.trl.training import run_training  # torch and TRL, only now
+
+    _check_world_size(settings)
+    plan = solve_batch(settings)
+    data = load_prompts(settings.dataset, seed=settings.seed, plan=plan)
+    observer.on_data(data.fingerprint(), data.dropped)
+    outcome = run_training(settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu)
+    result: dict[str, Any] = {"status": "completed", "resumable": False, "reason": "all steps done"}
+    exit_code = ExitCode.COMPLETED
+    if outcome.stopped:
+        reason = observer.stop_reason or "another process stopped"
+        ended_by_rule = observer.health_stop
+        result |= {"status": "stopped", "reason": reason}
+        exit_code = ExitCode.ENDED_BY_RULE if ended_by_rule else ExitCode.FAILED
+    return {**result, "exit_code": int(exit_code), "steps": outcome.steps, "eval": outcome.evaluation}
+
+
+def _prepare_process(settings: RunSettings) -> bool:
+    """Set threads and quiet libraries; return whether the run is on the CPU."""
+    import torch
+    import transformers
+
+    count = settings.launch.threads_per_process
+    torch.set_num_threads(count or max(1, len(os.sched_getaffinity(0)) // settings.launch.num_processes))
+    transformers.utils.logging.set_verbosity_warning()
+    transformers.utils.logging.disable_progress_bar()
+    warnings.simplefilter("default")
+    has_gpu = torch.cuda.is_available()
+    if settings.launch.device == "cuda" and not has_gpu:
+        raise ConfigError("launch.device=cuda: torch sees no GPU here; use launch.device=cpu, or another machine")
+    return settings.launch.device == "cpu" or not has_gpu
+
+
+def _check_world_size(settings: RunSettings) -> None:
+    from accelerate import PartialState
+
+    found, wanted = PartialState().num_processes, settings.launch.num_processes
+    if found != wanted:
+        raise RunError(
+            f"launch.num_processes={wanted}: {found} worker process(es) came together; the batch was solved for "
+            f"{wanted}, so set launch.num_processes={found} or start {wanted}"
+        )
+
+
+def _write_failure(directory: RunDirectory, error: BaseException, seconds: float) -> None:
+    code = ExitCode.WRONG_CONFIG if isinstance(error, ConfigError) else ExitCode.FAILED
+    reason = str(error) if isinstance(error, ConfigError | RunError) else f"{type(error).__name__}: {error}"
+    write_json(
+        directory.result,
+        {"status": "failed", "resumable": False, "reason": reason, "exit_code": int(code), "steps": 0, "eval": {},
+         "wall_seconds": seconds},
+    )  # fmt: skip
+
+
+def _draw(directory: RunDirectory, settings: RunSettings, result: Mapping[str, Any]) -> None:
+    from grpo_exp.reporting.plots import plot_curves
+    from grpo_exp.tracking.metrics_log import read_metrics
+
+    records = read_metrics(directory.metrics)
+    if records:
+        directory.curves.parent.mkdir(exist_ok=True)
+        plot_curves(records, directory.curves, f"{settings.name} {directory.run_id}", evaluation=result["eval"])
+
+
+class _SilentObserver:
+    """What processes other than the main one do: look whether to stop."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._owner = int(os.environ.get(OWNER_VARIABLE, "0"))
+        self.stop_reason: str | None = None
+        self.health_stop = False
+
+    def on_data(self, fingerprint: str, dropped: Mapping[str, int]) -> None:
+        """Ignore the data."""
+
+    def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
+        """Ignore phases."""
+
+    def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
+        """Ignore metrics."""
+
+    def on_samples(self, when: str, samples: list[dict[str, Any]]) -> None:
+        """Ignore samples."""
+
+    def close(self, status: RunStatus) -> None:
+        """Nothing is open."""
+
+    def wants_stop(self) -> bool:
+        """Say whether a STOP file, a lost front end or a health rule asks for it."""
+        if self.stop_reason is None and self._directory.stop_file.exists():
+            self.stop_reason = "stopped on request"
+        if self.stop_reason is None and self._owner and owner_is_gone(self._owner):
+            self.stop_reason = "the process that started the run has ended"
+        return self.stop_reason is not None
+
+
+class _MainObserver(_SilentObserver):
+    """The main process: writes metrics, events and samples, feeds the tracker, watches the run's health."""
+
+    def __init__(self, directory: RunDirectory, settings: RunSettings) -> None:
+        super().__init__(directory)
+        self._settings = settings
+        self._metrics = MetricsLog(directory.metrics)
+        self._health = HealthMonitor(settings.health)
+        self._tracker = self._start_tracker()
+
+    def on_data(self, fingerprint: str, dropped: Mapping[str, int]) -> None:
+        """Write down which data the run saw."""
+        provenance = json.loads(self._directory.provenance.read_text())
+        write_json(self._directory.provenance, {**provenance, "dataset_fingerprint": fingerprint})
+        for reason, count in dropped.items():
+            self._directory.add_event("data", f"{count} rows {reason} were left out", count=count)
+
+    def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
+        """Tell the front end what is going on."""
+        write_json(self._directory.status, {"phase": name, "done": done, "total": total})
+
+    def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
+        """Write, then copy to the tracker, then look."""
+        record = self._metrics.append(step, metrics, time.time())
+        if self._tracker is not None:
+            self._tracker.log(record)
+        if step == 0 or "train/loss" not in metrics:
+            return
+        for finding in self._health.observe(step, record["metrics"], record.get("non_finite", [])):
+            self._directory.add_event(finding.severity, finding.text, rule=finding.rule, step=finding.step)
+            if finding.severity == "critical" and self._settings.health.on_critical == "stop":
+                self.stop_reason, self.health_stop = f"health: {finding.text}", True
+
+    def on_samples(self, when: str, samples: list[dict[str, Any]]) -> None:
+        """Keep the held-out completions with their scores."""
+        path = self._directory.held_out_samples(when)
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w") as stream:
+            stream.writelines(json.dumps(sample) + "\n" for sample in samples)
+
+    def close(self, status: RunStatus) -> None:
+        """End the tracker run; what it says about itself goes into `tracker.json` and the events."""
+        with contextlib.suppress(FileNotFoundError):
+            self._directory.status.unlink()
+        self._metrics.close()
+        if self._tracker is not None:
+            self._tracker.finish(status, _TRACKER_TIMEOUT_SECONDS)
+
+    def _start_tracker(self) -> BackgroundTracker | None:
+        directory, settings = self._directory, self._settings
+        tracker = build_tracker(settings.tracker, Path(settings.output_dir), directory.path)
+        if tracker is None:
+            return None
+        background = BackgroundTracker(tracker, lambda text: directory.add_event("tracker", text))
+        background.start(
+            RunInfo(
+                name=settings.name,
+                run_id=directory.run_id,
+                config=directory.read_config(),
+                directory=directory.path,
+                tags={"seed": str(settings.seed), "algorithm": settings.algorithm.name},
+            ),
+            on_started=lambda ids: write_json(directory.tracker, ids),
+        )
+        return background
+
+
+if __name__ == "__main__":
+    main()

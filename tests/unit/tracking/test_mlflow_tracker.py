@@ -1,0 +1,199 @@
+"""A real MLflow SQLite store holds exactly the records, over faults, repeats and resumes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_exp.settings.tracker import MlflowTracker
+from grpo_exp.tracking.background import BackgroundTracker
+from grpo_exp.tracking.build import build_tracker
+from grpo_exp.tracking.metrics_log import MetricsRecord, to_record
+from grpo_exp.tracking.mlflow_tracker import MlflowRunTracker, flatten, is_same_param, to_param_text
+from grpo_exp.tracking.tracker import RunInfo, RunStatus
+
+# MLflow 3.17 uses a loader that SQLAlchemy 2.1 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def output_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One store for the module: creating the tables takes seconds."""
+    return tmp_path_factory.mktemp("outputs")
+
+
+def build(output_dir: Path, **settings: str) -> MlflowRunTracker:
+    tracker = build_tracker(MlflowTracker(kind="mlflow", **settings), output_dir, output_dir / "run")
+    assert isinstance(tracker, MlflowRunTracker)
+    return tracker
+
+
+def info(config: dict[str, Any] | None = None, **fields: Any) -> RunInfo:
+    return RunInfo("demo", "abc-s0", config or {}, Path("/runs/abc-s0"), **fields)
+
+
+def client(output_dir: Path) -> Any:
+    from mlflow.tracking.client import MlflowClient
+
+    return MlflowClient(f"sqlite:///{output_dir}/mlflow.db")
+
+
+def history(output_dir: Path, run_id: str, name: str) -> list[tuple[int, float, int]]:
+    points = client(output_dir).get_metric_history(run_id, name)
+    return sorted((point.step, point.value, point.timestamp) for point in points)
+
+
+def test_points_carry_the_step_and_the_time_of_the_record(output_dir: Path) -> None:
+    tracker = build(output_dir)
+    run_id = tracker.start(info(tags={"algorithm": "dapo"}))["mlflow_run_id"]
+    tracker.log({"step": 1, "time": 1700000000.25, "metrics": {"train/reward": 0.5, "val/pass@1": 0.25}})
+    tracker.log({"step": 2, "time": 1700000001.25, "metrics": {"train/reward": 0.75}})
+    tracker.finish("completed")
+    assert history(output_dir, run_id, "train/reward") == [
+        (1, 0.5, 1700000000250),
+        (2, 0.75, 1700000001250),
+    ]
+    run = client(output_dir).get_run(run_id)
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "demo/abc-s0"
+    assert run.data.tags["algorithm"] == "dapo"
+    assert run.data.tags["grpo_exp.directory"] == "/runs/abc-s0"
+    cleaned = [name for name in run.data.metrics if name.startswith("val/")]
+    assert len(cleaned) == 1
+    assert cleaned[0].startswith("val/pass_at_1-")
+
+
+def test_a_record_that_is_sent_twice_is_kept_once(output_dir: Path) -> None:
+    tracker = build(output_dir)
+    run_id = tracker.start(info())["mlflow_run_id"]
+    for _ in range(2):
+        tracker.log({"step": 1, "time": 1700000000.123456, "metrics": {"a": 0.1}})
+    tracker.finish("completed")
+    assert history(output_dir, run_id, "a") == [(1, 0.1, 1700000000123)]
+
+
+def test_a_resumed_run_goes_on_in_its_tracker_run(output_dir: Path) -> None:
+    first = build(output_dir)
+    ids = first.start(info({"lr": 1, "steps": 10, "same": [1, 2]}))
+    first.log({"step": 1, "time": 1.0, "metrics": {"a": 1.0}})
+    first.finish("stopped")
+    assert client(output_dir).get_run(ids["mlflow_run_id"]).info.status == "KILLED"
+    second = build(output_dir)
+    resumed = info({"lr": "1.0", "steps": 20, "same": [1, 2], "new": None}, previous_ids=ids)
+    assert second.start(resumed) == ids
+    assert client(output_dir).get_run(ids["mlflow_run_id"]).info.status == "RUNNING"
+    second.log({"step": 2, "time": 2.0, "metrics": {"a": 2.0}})
+    second.finish("completed")
+    run = client(output_dir).get_run(ids["mlflow_run_id"])
+    assert history(output_dir, ids["mlflow_run_id"], "a") == [(1, 1.0, 1000), (2, 2.0, 2000)]
+    assert run.data.params == {"lr": "1", "steps": "10", "same": "[1, 2]", "new": "null"}
+    changes = {key: value for key, value in run.data.tags.items() if key.startswith("changed.")}
+    assert changes == {"changed.steps": "10 -> 20"}
+    assert run.info.status == "FINISHED"
+
+
+def test_ids_of_a_run_that_is_gone_start_a_new_one(output_dir: Path) -> None:
+    tracker = build(output_dir)
+    ids = tracker.start(info(previous_ids={"mlflow_run_id": "0" * 32}))
+    tracker.finish("completed")
+    assert ids["mlflow_run_id"] != "0" * 32
+
+
+def test_two_runs_at_once_in_one_process_stay_apart(output_dir: Path) -> None:
+    trackers = [build(output_dir), build(output_dir)]
+    run_ids = [tracker.start(info({"seed": seed}))["mlflow_run_id"] for seed, tracker in enumerate(trackers)]
+    for seed, tracker in enumerate(trackers):
+        tracker.log({"step": 1, "time": 1.0, "metrics": {"a": float(seed)}})
+    statuses: list[RunStatus] = ["failed", "completed"]
+    for tracker, status in zip(trackers, statuses, strict=True):
+        tracker.finish(status)
+    runs = [client(output_dir).get_run(run_id) for run_id in run_ids]
+    assert [run.data.params["seed"] for run in runs] == ["0", "1"]
+    assert [run.data.metrics["a"] for run in runs] == [0.0, 1.0]
+    assert [run.info.status for run in runs] == ["FAILED", "FINISHED"]
+
+
+def test_long_and_many_settings_are_kept(output_dir: Path) -> None:
+    config = {"prompt": "x" * 6001, "many": {f"key{number}": number for number in range(250)}}
+    tracker = build(output_dir)
+    run_id = tracker.start(info(config))["mlflow_run_id"]
+    tracker.finish("completed")
+    store = client(output_dir)
+    params = store.get_run(run_id).data.params
+    assert len(params) == 251
+    assert len(params["prompt"]) == 250
+    assert params["prompt"].endswith("[cut, 6001 characters: params/prompt.txt]")
+    folder = Path(store.get_run(run_id).info.artifact_uri.removeprefix("file://"))
+    assert (folder / "params" / "prompt.txt").read_text() == "x" * 6001
+    assert json.loads((folder / "config.json").read_text()) == config
+    assert folder.is_relative_to(output_dir / "mlartifacts")
+
+
+def test_values_that_mlflow_refuses_are_skipped(output_dir: Path) -> None:
+    tracker = build(output_dir)
+    run_id = tracker.start(info())["mlflow_run_id"]
+    awkward: Any = {"step": "5", "time": 1.0, "metrics": {"none": None, "list": [1], "good": 2.0}}
+    tracker.log(awkward)
+    tracker.log(to_record(6, {"nan": float("nan"), "good": 3.0}, 2.0))
+    tracker.finish("completed")
+    assert client(output_dir).get_run(run_id).data.metrics == {"good": 3.0}
+    assert history(output_dir, run_id, "good") == [(5, 2.0, 1000), (6, 3.0, 2000)]
+
+
+def test_two_thousand_metrics_in_one_record_pass(output_dir: Path) -> None:
+    tracker = build(output_dir)
+    run_id = tracker.start(info())["mlflow_run_id"]
+    record: MetricsRecord = {"step": 1, "time": 1.0, "metrics": {f"m{n}": float(n) for n in range(2001)}}
+    tracker.log(record)
+    tracker.finish("completed")
+    assert client(output_dir).get_run(run_id).data.metrics == record["metrics"]
+
+
+def test_the_terminal_stays_quiet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    warnings: list[str] = []
+    background = BackgroundTracker(build(tmp_path), warnings.append)
+    background.start(info({"a": 1}))
+    background.log({"step": 1, "time": 1.0, "metrics": {"a": 1.0}})
+    background.finish("completed", timeout_seconds=60)
+    assert warnings == []
+    assert capfd.readouterr() == ("", "")
+    assert logging.getLogger().handlers == [h for h in logging.getLogger().handlers if "mlflow" not in str(h)]
+    assert (tmp_path / "mlflow.db").exists()
+
+
+def test_the_open_command_names_the_store(output_dir: Path) -> None:
+    command = shlex.split(build(output_dir).open_command())
+    assert command == ["mlflow", "ui", "--backend-store-uri", f"sqlite:///{output_dir}/mlflow.db"]
+    server = build(output_dir, tracking_uri="https://user:secret@mlflow.example.org")
+    assert server.open_command() == "python -m webbrowser 'https://user:***@mlflow.example.org'"
+
+
+def test_settings_are_flattened_to_dotted_names() -> None:
+    config = {"trainer": {"lr": 1e-6, "extra": {}}, "seed": None, "list": [1]}
+    assert flatten(config) == {"trainer.lr": 1e-6, "trainer.extra": {}, "seed": None, "list": [1]}
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ("1", "1.0", True),
+        ("1e-06", "0.000001", True),
+        ("true", "1", False),
+        ("a", "a", True),
+        ("1", "2", False),
+    ],
+)
+def test_another_spelling_of_a_number_is_no_change(left: str, right: str, *, same: bool) -> None:
+    assert is_same_param(left, right) is same
+
+
+def test_a_setting_at_the_limit_is_not_cut() -> None:
+    assert to_param_text("x" * 250, "a.txt") == ("x" * 250, False)
+    text, is_cut = to_param_text("x" * 251, "a.txt")
+    assert is_cut
+    assert len(text) == 250
