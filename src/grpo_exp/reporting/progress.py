@@ -159,7 +159,9 @@ class ProgressView:
         view = self._build_view()
         if self._live is None:
             # Refreshed with each record only: no thread that draws while a worker writes to the terminal.
-            self._live = Live(view, console=self._console, auto_refresh=False, redirect_stdout=False)
+            self._live = Live(
+                view, console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+            )
             self._live.start()
         self._live.update(view, refresh=True)
 
@@ -202,8 +204,8 @@ class ProgressView:
 def follow(path: Path, view: ProgressView, should_stop: Callable[[], bool], *, start_offset: int = 0) -> None:
     """Feed a view with the lines of a `metrics.jsonl` that another process writes.
 
-    Returns after `should_stop` is true and what was written until then has been shown. The file need not exist
-    yet; a line is taken when it is whole.
+    Returns after `should_stop` is true and what was written until then has been shown. The file need not
+    exist yet; a line is taken when it is whole.
 
     Args:
         path: The file.

@@ -20,8 +20,8 @@ def accuracy_interval(evaluation: Mapping[str, Any], key: str) -> Interval | Non
     Args:
         evaluation: `before` or `after` from `result.json`.
         key: `accuracy` or `greedy_accuracy`; the interval is looked for under `<key>_interval`. If it is not
-            there, it is Wilson's, from the number of prompts: for several samples per prompt that is as if they
-            all agreed, an interval too wide rather than too narrow.
+            there, it is Wilson's, from the number of prompts: with several samples per prompt that is as if
+            they all agreed, an interval too wide rather than too narrow.
     """
     interval = evaluation.get(f"{key}_interval")
     if interval is not None:

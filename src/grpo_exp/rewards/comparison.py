@@ -108,10 +108,10 @@ def _compare_values(gold: Scalar, answer: Scalar, judge: Judge, *, finished: boo
     infinite = {r"\infty", r"-\infty"}
     if _squeezed(gold.text) in infinite or _squeezed(answer.text) in infinite:
         return MISMATCH  # equal texts were settled before
-    if finished and gold.number is not None:
-        # A decimal target may stand for '2\pi', which is not work left to do; an integer never does.
-        if not is_finished_number(answer.text, coefficients=gold.number.is_decimal):
-            return MISMATCH if has_variable(answer.text) else "unevaluated"
+    # A decimal target may stand for '2\pi', which is not work left to do; an integer never does.
+    surds = gold.number is not None and gold.number.is_decimal
+    if finished and gold.number is not None and not is_finished_number(answer.text, coefficients=surds):
+        return MISMATCH if has_variable(answer.text) else "unevaluated"
     if finished and unfinished_operators(answer.text) - unfinished_operators(gold.text):
         return "unevaluated"
     decimal = any(scalar.number is not None and scalar.number.is_decimal for scalar in (gold, answer))

@@ -2,8 +2,8 @@ r"""One spelling for one thing: LaTeX and Unicode text of an answer, made unifor
 
 After `uniform_latex` there is one fraction command (`\frac{a}{b}`, always braced), one text command
 (`\text{}`), one product sign (`\cdot`), `\le`, `\ge`, `\{`, `\}`, `\emptyset`, `\ldots`, `^\circ`, `%`, `\$`,
-no layout commands, and numbers without separators between groups of three (but for the plain comma, which may also
-separate the members of a list).
+no layout commands, and numbers without separators between groups of three (but for the plain comma, which may
+also separate the members of a list).
 """
 
 # The signs that look alike are what this module is about.
@@ -97,7 +97,8 @@ def uniform_latex(text: str) -> str:
     """Return the uniform spelling of an answer's text; blanks are single and trimmed."""
     if text.isalnum() and text.isascii():
         return text
-    text = _unwrap_math(_plain_characters(text).strip())
+    text = re.sub(r"^\s*\*\*(.*)\*\*\s*$", r"\1", text, flags=re.DOTALL)  # bold in Markdown
+    text = _unwrap_math(re.sub(r"\s+", " ", _plain_characters(text)).strip())
     if re.search(r"\\\\(?:begin|frac|text|sqrt|boxed|left|pi)\b", text) and not re.search(
         r"(?<!\\)\\begin", text
     ):

@@ -14,7 +14,7 @@ from grpo_exp.rewards.shapes import Chain, Group, Matrix, Relation, Scalar, Shap
 from grpo_exp.rewards.splitting import CONJUNCTIONS, outer_brackets, split_top, uniform_conjunctions
 from grpo_exp.rewards.units import split_unit
 
-MAX_CHARACTERS = 10_000
+MAX_CHARACTERS = 2_000
 """Longest answer that is read."""
 MAX_DEPTH = 100
 """Deepest nesting of brackets that is read."""
@@ -31,7 +31,8 @@ _BASE_NAMES = {
 }  # fmt: skip
 _MATRIX = re.compile(r"\\begin\s*\{([pbBvV]?matrix|array)\}(.*)\\end\s*\{\1\}", re.DOTALL)
 _TEXT_WITH_NUMBER = re.compile(r"\s*([+-]?\$?[\d.,]*\d)\s*([A-Za-z][A-Za-z ./]*)?\s*")
-_MIXED_SPACING = re.compile(r",\s")
+_GROUPS_OR_BRACKETS = re.compile(r"(?<![\d.,])([1-9]\d{0,2}(?:,\d{3})+)(?!\d|,\S)|\\[{}]|[()\[\]]")
+_MIXED_SPACING = re.compile(r",\s.*,\S|,\S.*,\s", re.DOTALL)
 
 
 def is_readable(text: str) -> bool:
@@ -69,12 +70,10 @@ def _read_whole_text(text: str) -> Shape | None:
 
 def _read_list(text: str) -> Shape | None:
     """Read members separated by commas, semicolons, `and`, `or`; `or` between ranges makes a union."""
-    if read_number(text) is not None:  # commas between groups of three
-        return None
-    parts, operators = split_top(text, CONJUNCTIONS | {",", ";"})
+    joined = _join_groups(text)
+    parts, operators = split_top(joined, CONJUNCTIONS | {",", ";"})
     if not operators:
-        return None
-    parts = _joined_thousands(parts, operators, text)
+        return None if joined == text else _read(joined)
     members = tuple(_read(part) for part in parts if part)
     if len(members) < 2:
         return members[0] if members else Words("")
@@ -84,26 +83,21 @@ def _read_list(text: str) -> Shape | None:
     return Group("list", members)
 
 
-def _joined_thousands(parts: list[str], operators: list[str], text: str) -> list[str]:
-    """Join `1,234` in `1,234, 5,678`: where some commas have blanks, those without may stand in a number.
+def _join_groups(text: str) -> str:
+    """Remove the commas between groups of three digits, but not inside brackets.
 
-    Returns:
-        The parts, numbers whole again.
+    There they separate members: `(1,234)` is a pair.
     """
-    if not _MIXED_SPACING.search(text) and set(operators) <= {","}:
-        return parts
-    joined = [parts[0]]
-    position = len(parts[0])
-    for part, operator in zip(parts[1:], operators, strict=True):
-        candidate = f"{joined[-1]},{part}"
-        position = text.find(part, position)
-        tight = operator == "," and text[position - 1 : position] == ","
-        if tight and re.fullmatch(r"\d{3}(?:\.\d+)?", part) and read_number(candidate) is not None:
-            joined[-1] = candidate
-        else:
-            joined.append(part)
-        position += len(part)
-    return joined
+    depth = 0
+
+    def rewrite(found: re.Match[str]) -> str:
+        nonlocal depth
+        if found[1] is not None:
+            return found[0].replace(",", "") if depth == 0 else found[0]
+        depth += 1 if found[0] in {"(", "[", r"\{"} else -1
+        return found[0]
+
+    return _GROUPS_OR_BRACKETS.sub(rewrite, text)
 
 
 def _read_union(text: str) -> Shape | None:
@@ -193,14 +187,12 @@ def _read_bracket(text: str) -> Shape | None:
     if found is None:
         return None
     opening, content, closing = found
+    if _MIXED_SPACING.search(content):  # in '(1,234, 5)' the tight comma is part of a number
+        content = _join_groups(content)
     separators, operators = split_top(content, {",", ";"})
     if opening == r"\{" and not {"|", r"\mid", ":"}.isdisjoint(split_top(content, {"|", r"\mid", ":"})[1]):
         return Words(text)
-    parts = (
-        [part for part in _joined_thousands(separators, operators, content) if part]
-        if operators
-        else [content]
-    )
+    parts = [part for part in separators if part] if operators else [content]
     members = tuple(_read(part) for part in parts)
     if opening == r"\{":
         return Group("set", members)
@@ -223,10 +215,13 @@ def _read_value(text: str) -> Shape:
     if found is not None:
         base = found[2] or found[3]
         return Scalar(found[1].upper().lstrip("0") or "0", base=_BASE_NAMES.get(base.lower(), base))
-    if ":" in expression:
-        members = tuple(_read(part) if part else Words("") for part in split_top(expression, {":"})[0])
-        if len(members) > 1 and all(isinstance(member, Scalar) for member in members):
-            return Group("ratio", members)
+    parts, colons = split_top(expression, {":"})
+    if colons:
+        members = tuple(_read(part) if part else Words("") for part in parts)
+        if not all(isinstance(member, Scalar) for member in members):
+            return Words(text)
+        # The unit of '3:45 p.m.' goes with the last member, where a missing one is forgiven, too.
+        return Group("ratio", (*members[:-1], replace(members[-1], unit=unit)))
     # A bare word is a name, not the product of its letters (north would equal thorn).
     if re.fullmatch(r"[A-Za-z]{4,}(?: [A-Za-z]+)*", expression):
         return Words(text)

@@ -86,3 +86,16 @@ class Relation:
 
 
 Shape = Scalar | Words | Group | Matrix | Chain | Relation
+
+
+def expressions_of(shape: Shape) -> list[str]:
+    """Return the expressions in a shape that text and plain numbers do not settle."""
+    if isinstance(shape, Scalar):
+        return [] if shape.number is not None or shape.base is not None else [shape.text]
+    if isinstance(shape, Relation):
+        return [shape.left, shape.right]
+    if isinstance(shape, Group | Chain):
+        return [text for member in shape.members for text in expressions_of(member)]
+    if isinstance(shape, Matrix):
+        return [text for row in shape.rows for cell in row for text in expressions_of(cell)]
+    return []

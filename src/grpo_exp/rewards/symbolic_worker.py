@@ -11,6 +11,7 @@ checked. A reply is `{"reason": slug}`.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -18,13 +19,14 @@ import resource
 import select
 import signal
 import sys
+import time
 from dataclasses import dataclass
 
 import sympy
 
 from grpo_exp.rewards.comparison import compare
 from grpo_exp.rewards.reading import read_shape
-from grpo_exp.rewards.shapes import Chain, Group, Matrix, Relation, Scalar, Shape
+from grpo_exp.rewards.shapes import expressions_of
 from grpo_exp.rewards.symbolic import SymbolicJudge, parse, vanishes
 
 MAX_MEMORY_BYTES = 4 * 2**30
@@ -47,29 +49,16 @@ def answer_request(request: dict[str, str | None]) -> str:
     """Return the reason slug of one request."""
     gold = read_shape(request["gold"] or "")
     if request["answer"] is None:
-        return "match" if all(_can_be_judged(text) for text in _expressions(gold)) else "unparsable_target"
+        return "match" if all(_can_be_judged(text) for text in expressions_of(gold)) else "unparsable_target"
     return compare(gold, read_shape(request["answer"]), SymbolicJudge())
 
 
 def _can_be_judged(text: str) -> bool:
-    """Tell whether an expression can be read, and compute with it: a power tower as gold takes forever here."""
+    """Tell whether an expression can be read, and compute with it: a power tower takes forever here."""
     parsed = parse(text)
     if isinstance(parsed, sympy.Expr):
         vanishes(parsed)
     return parsed is not None
-
-
-def _expressions(shape: Shape) -> list[str]:
-    """Return the expressions of a shape that must be parsed to be judged."""
-    if isinstance(shape, Scalar):
-        return [] if shape.number is not None or shape.base is not None else [shape.text]
-    if isinstance(shape, Relation):
-        return [shape.left, shape.right]
-    if isinstance(shape, Group | Chain):
-        return [text for member in shape.members for text in _expressions(member)]
-    if isinstance(shape, Matrix):
-        return [text for row in shape.rows for cell in row for text in _expressions(cell)]
-    return []
 
 
 @dataclass
@@ -95,15 +84,25 @@ class _Fork:
         os.close(reply_write)
         return cls(pid, request_write, reply_read)
 
-    def ask(self, line: bytes, limit: float) -> bytes | None:
-        """Return the reply to a request; None when the fork died; raises TimeoutError past the limit."""
+    def ask(self, line: bytes, limit: float, *, parent: int) -> bytes | None:
+        """Return the reply to a request, or None when the fork died.
+
+        Raises:
+            TimeoutError: The limit (seconds) is over.
+            ProcessLookupError: The parent is gone, so that nobody waits for the reply.
+        """
         self.num_requests += 1
         try:
             _write_all(self.requests, line)
         except BrokenPipeError:
             return None
-        if not select.select([self.replies], [], [], limit)[0]:
-            raise TimeoutError
+        deadline = time.monotonic() + limit
+        while not select.select([self.replies], [], [], min(limit, _PARENT_CHECK_SECONDS))[0]:
+            if os.getppid() != parent:
+                raise ProcessLookupError
+            if time.monotonic() >= deadline:
+                raise TimeoutError
+            limit = max(0.0, deadline - time.monotonic())
         return os.read(self.replies, 4096) or None
 
     def end(self) -> None:
@@ -135,25 +134,27 @@ def _supervise(replies: int) -> None:
     parent = os.getppid()
     fork = _Fork.start()
     buffer = b""
-    try:
-        while os.getppid() == parent:
-            if not select.select([0], [], [], _PARENT_CHECK_SECONDS)[0]:
-                continue
-            chunk = os.read(0, 1 << 16)
-            if not chunk:
+    while os.getppid() == parent:
+        if not select.select([0], [], [], _PARENT_CHECK_SECONDS)[0]:
+            continue
+        chunk = os.read(0, 1 << 16)
+        if not chunk:
+            break
+        *lines, buffer = (buffer + chunk).split(b"\n")
+        for line in lines:
+            try:
+                reply, fork = _ask(fork, line + b"\n", parent=parent)
+            except ProcessLookupError:
+                fork.end()
                 return
-            *lines, buffer = (buffer + chunk).split(b"\n")
-            for line in lines:
-                reply, fork = _ask(fork, line + b"\n")
-                _write_all(replies, reply)
-    finally:
-        fork.end()
+            _write_all(replies, reply)
+    fork.end()
 
 
-def _ask(fork: _Fork, line: bytes) -> tuple[bytes, _Fork]:
+def _ask(fork: _Fork, line: bytes, *, parent: int) -> tuple[bytes, _Fork]:
     """Return the reply and the fork that takes the next request."""
     try:
-        reply = fork.ask(line, float(json.loads(line)["limit"]))
+        reply = fork.ask(line, float(json.loads(line)["limit"]), parent=parent)
         reason = "crash"
     except TimeoutError:
         reply, reason = None, "timeout"
@@ -178,7 +179,9 @@ def main() -> None:
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     _write_all(replies, b'{"reason": "ready"}\n')
-    _supervise(replies)
+    # Nobody may be left to read the reply; the kernel ends the fork with this process.
+    with contextlib.suppress(BrokenPipeError):
+        _supervise(replies)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from grpo_exp.rewards.extraction import find_box, match_braces
 from grpo_exp.rewards.latex_text import uniform_latex
 from grpo_exp.rewards.reading import is_readable, read_shape
 from grpo_exp.rewards.score import Score
-from grpo_exp.rewards.shapes import Scalar, Shape, Words
+from grpo_exp.rewards.shapes import Scalar, Shape, expressions_of
 from grpo_exp.rewards.worker_pool import shared_pool
 
 Target = str | int | float | Sequence[str | int | float] | None
@@ -76,7 +76,7 @@ def prepare_text(text: str) -> PreparedTarget | Score:
     plain = isinstance(shape, Scalar) and shape.number is not None
     if not plain and len(match_braces(uniform)) * 2 != len(re.findall(r"(?<!\\)[{}]", uniform)):
         return Score(None, "unparsable_target")
-    if not plain and not isinstance(shape, Words):
+    if expressions_of(shape):
         reason = shared_pool().ask(answer, None)
         if reason != "match":
             return Score(None, _FAULTS.get(reason, "unparsable_target"))

@@ -28,6 +28,7 @@ _TRAILING_TEXT = re.compile(
     r"(.*[^\s\\+*/^_(\[{=-])\s*\\text\{([^{}]*)\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?", re.DOTALL
 )
 _CURRENCIES = {r"\$": "dollar", "€": "euro", "£": "pound sterling", "¥": "yen"}
+_CURRENCY = re.compile(r"\\\$|[€£¥]")
 _LEADING_CURRENCY = re.compile(r"([+-]?)\s*(\\\$|[€£¥])\s*(.+)", re.DOTALL)
 _TRAILING_CURRENCY = re.compile(r"(.+?)\s*(\\\$|[€£¥])", re.DOTALL)
 _JOINED_TEXTS = re.compile(r"\\text\{([^{}]*)\}\s*(/|\\cdot|)\s*\\text\{([^{}]*)\}")
@@ -43,6 +44,8 @@ def split_unit(text: str) -> tuple[str, str | None] | None:
     text = _JOINED_TEXTS.sub(
         lambda found: rf"\text{{{found[1]}{'/' if found[2] == '/' else ' '}{found[3]}}}", text
     )
+    if len(_CURRENCY.findall(text)) > 1:
+        return None
     for pattern, value_group, sign_group in ((_LEADING_CURRENCY, 3, 1), (_TRAILING_CURRENCY, 1, 0)):
         found = pattern.fullmatch(text)
         if found is not None:

@@ -68,6 +68,17 @@ def test_points_carry_the_step_and_the_time_of_the_record(output_dir: Path) -> N
     assert cleaned[0].startswith("val/pass_at_1-")
 
 
+def test_quick_records_go_together_and_none_is_left_at_the_end(output_dir: Path) -> None:
+    tracker = build(output_dir)
+    run_id = tracker.start(info())["mlflow_run_id"]
+    tracker.log({"step": 1, "time": 1.0, "metrics": {"a": 1.0}})
+    assert history(output_dir, run_id, "a") == [(1, 1.0, 1000)]
+    for step in range(2, 41):
+        tracker.log({"step": step, "time": float(step), "metrics": {"a": 1.0}})
+    tracker.finish("completed")
+    assert history(output_dir, run_id, "a") == [(step, 1.0, 1000 * step) for step in range(1, 41)]
+
+
 def test_a_record_that_is_sent_twice_is_kept_once(output_dir: Path) -> None:
     tracker = build(output_dir)
     run_id = tracker.start(info())["mlflow_run_id"]
