@@ -1,32 +1,32 @@
 """A run inside worker processes that the user started with `accelerate launch -m grpo_exp.train ...`.
 
-Rank 0 alone composes, checks and owns the run directory; it broadcasts the folder, or the exit code of a fault.
+Rank 0 alone composes, checks and owns the run directory; it broadcasts the folder, or the exit code of a
+fault.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from grpo_exp.composition import RunRequest, build_request
 from grpo_exp.console import build_console
 from grpo_exp.errors import ConfigError, ExitCode
-from grpo_exp.runner import RunRequest, adopt, conclude
 from grpo_exp.rundir import RunDirectory
+from grpo_exp.runner import adopt, conclude
+from grpo_exp.settings import load
 from grpo_exp.worker import run_worker
 
 
-def run_joined(
-    words: Sequence[str], *, world_size: int, to_request: Callable[[Any, list[str]], RunRequest]
-) -> int:
+def run_joined(words: Sequence[str], *, world_size: int) -> int:
     """Run on this process and return its exit code. 85 cannot reach the shell: the launcher loses it.
 
     Args:
         words: What was typed after the command.
         world_size: Processes that the launcher started.
-        to_request: From a composed configuration and overrides to a request.
     """
     rank = int(os.environ.get("RANK", "0"))
     if rank != 0:
@@ -35,7 +35,7 @@ def run_joined(
             _run_quietly(RunDirectory(Path(folder)), rank)
         return code
     try:
-        adopted = adopt(_compose(words, world_size, to_request), build_console())
+        adopted = adopt(_compose(words, world_size), build_console())
     except ConfigError:
         _broadcast((int(ExitCode.WRONG_CONFIG), None))
         raise
@@ -48,22 +48,20 @@ def run_joined(
     return conclude(adopted.directory, adopted.settings, build_console())
 
 
-def _compose(words: Sequence[str], world_size: int, to_request: Callable[[Any, list[str]], RunRequest]) -> RunRequest:
-    from grpo_exp.settings import load
-
+def _compose(words: Sequence[str], world_size: int) -> RunRequest:
     overrides = [word for word in words if not word.startswith("--")]
     if len(overrides) < len(words):
         raise ConfigError(
-            f"{' '.join(w for w in words if w.startswith('--'))}: switches are not read inside accelerate launch; "
-            "give GROUP=OPTION and key=value only"
+            f"{' '.join(w for w in words if w.startswith('--'))}: switches are not read inside accelerate "
+            "launch; give GROUP=OPTION and key=value only"
         )
     if not any(word.partition("=")[0] == "launch.num_processes" for word in overrides):
         overrides = [*overrides, f"launch.num_processes={world_size}"]
-    request = to_request(load.compose(overrides), overrides)
+    request = build_request(load.compose(overrides), overrides)
     if request.settings.launch.num_processes != world_size:
         raise ConfigError(
-            f"launch.num_processes={request.settings.launch.num_processes}: accelerate launch started {world_size} "
-            f"process(es); use launch.num_processes={world_size}, or leave it out"
+            f"launch.num_processes={request.settings.launch.num_processes}: accelerate launch started "
+            f"{world_size} process(es); use launch.num_processes={world_size}, or leave it out"
         )
     return request
 

@@ -38,7 +38,8 @@ def build_command(settings: LaunchSettings, directory: RunDirectory, *, port: in
         "--main_process_port", str(port),
     ]  # fmt: skip
     if count > 1:
-        # On a CPU, too: `--cpu` with several processes silently starts one. ACCELERATE_USE_CPU makes them gloo ranks.
+        # On a CPU, too: `--cpu` with several processes silently starts one. ACCELERATE_USE_CPU makes them gloo
+        # ranks.
         command.append("--multi_gpu")
     elif uses_cpu(settings):
         command.append("--cpu")
@@ -70,7 +71,7 @@ def free_port() -> int:
 
 
 class WorkerGroup:
-    """The launcher and its workers, in a process group of their own: a Ctrl-C in the terminal does not reach them."""
+    """The launcher and its workers, in a process group that a Ctrl-C in the terminal does not reach."""
 
     def __init__(self, settings: LaunchSettings, directory: RunDirectory) -> None:
         port = settings.main_process_port or free_port()

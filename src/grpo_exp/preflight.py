@@ -16,7 +16,6 @@ from grpo_exp.settings.batching import BatchPlan, solve_batch
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.trl_fields import extra_faults
 
-
 T = TypeVar("T")
 
 
@@ -63,12 +62,15 @@ def _collect(faults: list[str], build: Callable[[], T]) -> T | None:
 def _length_faults(settings: RunSettings) -> list[str]:
     if settings.model.kind != "tiny":
         return []
-    limit, wanted = settings.model.architecture.max_position_embeddings, settings.trainer.max_completion_length
+    limit, wanted = (
+        settings.model.architecture.max_position_embeddings,
+        settings.trainer.max_completion_length,
+    )
     if wanted < limit:
         return []
     return [
-        f"trainer.max_completion_length={wanted}: the model reads at most {limit} tokens, prompt included; use a "
-        f"value well below, or raise model.architecture.max_position_embeddings"
+        f"trainer.max_completion_length={wanted}: the model reads at most {limit} tokens, prompt included; "
+        f"use a value well below, or raise model.architecture.max_position_embeddings"
     ]
 
 
@@ -78,7 +80,8 @@ def _vllm_faults(settings: RunSettings) -> list[str]:
     faults = []
     if importlib.util.find_spec("vllm") is None:
         faults.append(
-            f"vllm={settings.vllm.mode}: the package vllm is not installed; pip install 'grpo-exp[vllm]', or use vllm=off"
+            f"vllm={settings.vllm.mode}: the package vllm is not installed; pip install 'grpo-exp[vllm]', "
+            "or use vllm=off"
         )
     if settings.launch.device == "cpu":
         faults.append(f"vllm={settings.vllm.mode}: needs a GPU and launch.device is cpu; use vllm=off")
@@ -99,24 +102,25 @@ def notes(settings: RunSettings, data: PromptData) -> list[str]:
     found = []
     if algorithm.dynamic_sampling.enabled:
         found.append(
-            f"algorithm={algorithm.name} wants dynamic sampling, which does not exist here yet: groups without reward "
-            "variance stay in the batch (curve: frac_reward_zero_std)"
+            f"algorithm={algorithm.name} wants dynamic sampling, which does not exist here yet: groups without "
+            "reward variance stay in the batch (curve: frac_reward_zero_std)"
         )
     if algorithm.beta == 0 and algorithm.use_bias_correction_kl:
         found.append("algorithm.use_bias_correction_kl has no effect: algorithm.beta is 0")
     if algorithm.loss_type == "dr_grpo" and algorithm.scale_rewards != "none":
         found.append(
-            f"algorithm.scale_rewards={algorithm.scale_rewards} with loss_type=dr_grpo: Dr. GRPO is both, the constant "
-            "length and scale_rewards=none (arXiv:2503.20783)"
+            f"algorithm.scale_rewards={algorithm.scale_rewards} with loss_type=dr_grpo: Dr. GRPO is both, the "
+            "constant length and scale_rewards=none (arXiv:2503.20783)"
         )
     if algorithm.top_p < 1:
         found.append(
-            f"algorithm.top_p={algorithm.top_p}: samples come from a cut distribution, so ratios are biased; 1.0 is usual"
+            f"algorithm.top_p={algorithm.top_p}: samples come from a cut distribution, so ratios are biased; "
+            "1.0 is usual"
         )
     if settings.model.kind == "tiny" and settings.trainer.learning_rate > 3e-4:
         found.append(
-            f"trainer.learning_rate={settings.trainer.learning_rate:g} on model=tiny: 5e-4 is known to collapse; "
-            "1e-4 is the default"
+            f"trainer.learning_rate={settings.trainer.learning_rate:g} on model=tiny: 5e-4 is known to "
+            "collapse; 1e-4 is the default"
         )
     found += [f"dataset: {count} rows {reason} are left out" for reason, count in data.dropped.items()]
     return found

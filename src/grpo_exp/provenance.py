@@ -59,7 +59,7 @@ def _versions() -> dict[str, str | None]:
 
 
 def _git(folder: Path) -> dict[str, Any] | None:
-    """Return commit and uncommitted difference of the checkout that the code runs from; None for an installed one."""
+    """Return commit and uncommitted difference of the checkout that the code runs from; None where installed."""
 
     def run(*arguments: str) -> str | None:
         try:

@@ -224,11 +224,14 @@ class Lock:
         except FileNotFoundError:
             return
         except json.JSONDecodeError:
-            owner, age = {}, time.time() - self._path.stat().st_mtime  # created a moment ago, or cut by a crash
+            owner, age = (
+                {},
+                time.time() - self._path.stat().st_mtime,
+            )  # created a moment ago, or cut by a crash
         if _is_alive(owner, age):
             raise RunError(
-                f"{self._path.parent}: this run is going on in process {owner.get('pid')} on {owner.get('host')}; "
-                "wait for it, stop it, or start another beside it with resume=never"
+                f"{self._path.parent}: this run is going on in process {owner.get('pid')} on "
+                f"{owner.get('host')}; wait for it, stop it, or start another beside it with resume=never"
             )
         grave = self._path.with_name(f"{self._path.name}.stale.{os.getpid()}")
         try:
@@ -246,7 +249,10 @@ def _is_alive(owner: Mapping[str, Any], age_seconds: float) -> bool:
 
 
 def _process_start(pid: int) -> str | None:
-    """Return a process's start time in clock ticks since boot: it tells a process from a later one of its number."""
+    """Return a process's start time in clock ticks since boot.
+
+    It tells a process from a later one that got the same number.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from grpo_exp import provenance
+from grpo_exp.composition import RunRequest
 from grpo_exp.errors import ConfigError, ExitCode, RunError
 from grpo_exp.launching import WorkerGroup
 from grpo_exp.preflight import Prepared, prepare
@@ -27,18 +28,6 @@ from grpo_exp.tracking.build import build_tracker
 from grpo_exp.worker import run_worker
 
 _POLL_SECONDS = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """One run as it was asked for."""
-
-    settings: RunSettings
-    """With absolute paths."""
-    overrides: Sequence[str]
-    """The words after the command."""
-    config_yaml: str
-    """The settings for a reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +59,10 @@ def run(request: RunRequest, console: Console) -> int:
     if isinstance(adopted, int):
         return adopted
     directory, settings = adopted.directory, adopted.settings
-    with adopted.owned(), LiveRun(directory.metrics, directory.status, console, **live_arguments(settings)) as live:
+    with (
+        adopted.owned(),
+        LiveRun(directory.metrics, directory.status, console, **live_arguments(settings)) as live,
+    ):
         if settings.launch.kind == "inline":
             _work_inline(directory, live)
         else:
@@ -182,7 +174,7 @@ def read_events(directory: RunDirectory) -> list[dict[str, Any]]:
     return [json.loads(line) for line in directory.events.read_text().splitlines()]
 
 
-# --------------------------------------------------------------------------------- two ways to run the workers
+# ------------------------------------------------------------------------- two ways to run the workers
 
 
 def _work_launched(directory: RunDirectory, settings: RunSettings, live: LiveRun) -> None:
@@ -208,7 +200,11 @@ def _work_inline(directory: RunDirectory, live: LiveRun) -> None:
     with _stop_on_signal(directory, live, kill=lambda: os._exit(ExitCode.FAILED)):
         watcher.start()
         try:
-            with directory.worker_log.open("a") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            with (
+                directory.worker_log.open("a") as log,
+                contextlib.redirect_stdout(log),
+                contextlib.redirect_stderr(log),
+            ):
                 run_worker(directory)
         except Exception as error:
             live.message(f"{type(error).__name__}: {error}")  # result.json says so, too

@@ -1,7 +1,7 @@
 """The main command: `python -m grpo_exp.train GROUP=OPTION key=value ...`.
 
-Composes and checks the settings, writes the run directory and starts the workers. Neither torch nor TRL is imported
-before that.
+Composes and checks the settings, writes the run directory and starts the workers. Neither torch nor TRL is
+imported before that.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from grpo_exp import paths
@@ -70,29 +69,22 @@ def _run_with_hydra(words: list[str]) -> int:
 
 
 def _run_one(config: Any, overrides: list[str]) -> int:
+    from grpo_exp.composition import build_request
     from grpo_exp.console import build_console
     from grpo_exp.runner import run
 
-    return run(_to_request(config, overrides), build_console())
-
-
-def _to_request(config: Any, overrides: list[str]) -> Any:
-    from grpo_exp.runner import RunRequest
-    from grpo_exp.settings import load
-
-    settings = load.absolute_paths(load.to_settings(config), Path.cwd())
-    return RunRequest(settings, overrides, load.to_yaml(settings.model_dump(mode="json")))
+    return run(build_request(config, overrides), build_console())
 
 
 # ------------------------------------------------------- started by `accelerate launch -m grpo_exp.train ...`
 
 
 def _started_by_a_launcher() -> bool:
-    return "WORLD_SIZE" in os.environ and "RANK" in os.environ or "ACCELERATE_MIXED_PRECISION" in os.environ
+    return ("WORLD_SIZE" in os.environ and "RANK" in os.environ) or "ACCELERATE_MIXED_PRECISION" in os.environ
 
 
 def _run_under_launcher(words: list[str]) -> int:
-    """Run inside worker processes that somebody else started: rank 0 composes, the others wait for its folder."""
+    """Run inside worker processes that somebody else started: rank 0 composes, the others wait for it."""
     if any(word in _MULTIRUN or word.startswith("+sweeps=") for word in words):
         raise ConfigError(
             "--multirun: cannot run inside accelerate launch, which started one set of workers; start it as "
@@ -100,7 +92,7 @@ def _run_under_launcher(words: list[str]) -> int:
         )
     from grpo_exp.joined import run_joined
 
-    return run_joined(words, world_size=int(os.environ.get("WORLD_SIZE", "1")), to_request=_to_request)
+    return run_joined(words, world_size=int(os.environ.get("WORLD_SIZE", "1")))
 
 
 if __name__ == "__main__":

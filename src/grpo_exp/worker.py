@@ -1,7 +1,7 @@
 """What each worker process runs: read `config.json`, train, write `result.json`.
 
-Started as `python -m grpo_exp.worker RUN_DIRECTORY` by `accelerate launch`, or called in place. It ends with exit
-code 0 whenever `result.json` says how the run ended: the launcher loses other codes.
+Started as `python -m grpo_exp.worker RUN_DIRECTORY` by `accelerate launch`, or called in place. It ends with
+exit code 0 whenever `result.json` says how the run ended: the launcher loses other codes.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: _SilentObse
 
 def _prepare_process(settings: RunSettings) -> bool:
     """Set threads and quiet libraries; return whether the run is on the CPU."""
-    # Read when torch loads OpenMP. Threads that spin for long while they wait make a step fifty times slower as soon
-    # as anything else wants a core; this many spins cost nothing on an idle machine.
+    # Read when torch loads OpenMP. Threads that spin for long while they wait make a step fifty times slower as
+    # soon as anything else wants a core; this many spins cost nothing on an idle machine.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     import torch
     import transformers
@@ -108,8 +108,8 @@ def _check_world_size(settings: RunSettings) -> None:
     found, wanted = PartialState().num_processes, settings.launch.num_processes
     if found != wanted:
         raise RunError(
-            f"launch.num_processes={wanted}: {found} worker process(es) came together; the batch was solved for "
-            f"{wanted}, so set launch.num_processes={found} or start {wanted}"
+            f"launch.num_processes={wanted}: {found} worker process(es) came together; the batch was solved "
+            f"for {wanted}, so set launch.num_processes={found} or start {wanted}"
         )
 
 

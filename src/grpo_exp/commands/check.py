@@ -1,10 +1,10 @@
-"""Check settings as `train` would, and start nothing: grpo-exp check GROUP=OPTION key=value ..."""
+"""Check settings as `train` would, and start nothing: `grpo-exp check GROUP=OPTION key=value ...`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
+from grpo_exp.composition import build_request
 from grpo_exp.console import build_console
 from grpo_exp.errors import ExitCode
 from grpo_exp.preflight import prepare
@@ -18,7 +18,7 @@ def main(words: Sequence[str]) -> int:
     Raises:
         ConfigError: All faults that `train` would find.
     """
-    settings = load.absolute_paths(load.to_settings(load.compose(words)), Path.cwd())
+    settings = build_request(load.compose(words), words).settings
     prepared, console = prepare(settings), build_console()
     run_id = f"{settings_hash(settings.model_dump(mode='json'))}-s{settings.seed}"
     console.print(f"run      {settings.output_dir}/{settings.name}/{run_id}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Draw the curves of a run as it stands: grpo-exp plot RUN_FOLDER [FILE.png]"""
+"""Draw the curves of a run as it stands: `grpo-exp plot RUN_FOLDER [FILE.png]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build the built-in policy now, so that the first run need not: grpo-exp prime [model.key=value ...]"""
+"""Build the built-in policy now, so that the first run need not: `grpo-exp prime [model.key=value ...]`."""
 
 from __future__ import annotations
 

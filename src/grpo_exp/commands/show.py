@@ -1,4 +1,4 @@
-"""Show how a run stands or ended: grpo-exp show RUN_FOLDER"""
+"""Show how a run stands or ended: `grpo-exp show RUN_FOLDER`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Procedural sums and differences, a function of (seed, split, index).
 
-A problem belongs to the test split by a hash of the problem alone, so train and test are disjoint for every seed and
-difficulty. The order within a split is drawn from a hash of (seed, split, index), so neighbouring seeds share nothing.
+A problem belongs to the test split by a hash of the problem alone, so train and test are disjoint for every
+seed and difficulty. The order within a split is drawn from a hash of (seed, split, index), so neighbouring
+seeds share nothing.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def load_jsonl(settings: JsonlDataset) -> PromptData:
 
 
 def _held_out_keys(rows: list[PromptRow], eval_size: int) -> set[str]:
-    """Return at most `eval_size` prompts, at most a fifth of the file, chosen by their hash: not by their place."""
+    """Return at most `eval_size` prompts, at most a fifth of the file, chosen by hash and not by place."""
     keys = sorted({_key(row) for row in rows})
     return set(keys[: min(eval_size, len(keys) // 5)])
 
@@ -91,7 +91,10 @@ def _check_columns(path: Path, row: dict[str, Any], settings: JsonlDataset) -> N
     faults = [
         f"dataset.{key}={column}: {path} has no column {column!r}; its columns are {', '.join(sorted(row))}; "
         f"name one of them with dataset.{key}=COLUMN"
-        for key, column in (("prompt_column", settings.prompt_column), ("target_column", settings.target_column))
+        for key, column in (
+            ("prompt_column", settings.prompt_column),
+            ("target_column", settings.target_column),
+        )
         if column not in row
     ]
     if faults:
@@ -101,7 +104,7 @@ def _check_columns(path: Path, row: dict[str, Any], settings: JsonlDataset) -> N
 def _convert(row: dict[str, Any], settings: JsonlDataset) -> PromptRow | str:
     """Return a row, or the reason why it cannot be used."""
     prompt, target = row.get(settings.prompt_column), row.get(settings.target_column)
-    if not _is_prompt(prompt):
+    if prompt is None or not _is_prompt(prompt):
         return "without a prompt"
     spellings = target if isinstance(target, list) else [target]
     texts = [_target_text(spelling, settings.target_format) for spelling in spellings]

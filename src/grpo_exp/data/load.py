@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from grpo_exp.data.arithmetic import count_problems, distinct_problems, draw_problem
+from collections.abc import Sequence
+
+from grpo_exp.data.arithmetic import Problem, count_problems, distinct_problems, draw_problem
 from grpo_exp.data.jsonl import load_jsonl
 from grpo_exp.data.prompts import PromptData, PromptRow, build_prompt
 from grpo_exp.errors import DataError
@@ -38,11 +40,11 @@ def _arithmetic(settings: ArithmeticDataset, seed: int) -> PromptData:
     shape = {"max_operand": settings.max_operand, "operations": settings.operations}
     train = [draw_problem(seed, "train", index, **shape) for index in range(settings.train_size)]
     evaluation = distinct_problems(seed, "test", settings.eval_size, **shape)
-    rows = [
-        tuple(PromptRow(build_prompt(p.question, settings.system_prompt), str(p.answer)) for p in problems)
-        for problems in (train, evaluation)
-    ]
-    return PromptData(*rows)
+    return PromptData(_rows(train, settings.system_prompt), _rows(evaluation, settings.system_prompt))
+
+
+def _rows(problems: Sequence[Problem], system_prompt: str | None) -> tuple[PromptRow, ...]:
+    return tuple(PromptRow(build_prompt(p.question, system_prompt), str(p.answer)) for p in problems)
 
 
 def _check_size(settings: ArithmeticDataset) -> None:

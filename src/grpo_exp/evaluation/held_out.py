@@ -25,7 +25,9 @@ class Completion:
 class Generate(Protocol):
     """Samples `num_samples` completions of each prompt, or the single most likely one with `greedy`."""
 
-    def __call__(self, prompts: Sequence[Any], num_samples: int, *, greedy: bool = False) -> list[list[Completion]]: ...
+    def __call__(self, prompts: Sequence[Any], num_samples: int, *, greedy: bool = False) -> list[list[Completion]]:
+        """Return the completions of each prompt, in the order of the prompts."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ def evaluate_held_out(
         num_samples: Samples per prompt, 1 or more.
 
     Returns:
-        Accuracy in [0, 1] with its 95 % interval, greedy accuracy likewise, a mean for each component, lengths in
-        tokens, and counts of the reasons that the primary component gave.
+        Accuracy in [0, 1] with its 95 % interval, greedy accuracy likewise, a mean for each component, lengths
+        in tokens, and counts of the reasons that the primary component gave.
     """
     prompts = [[dict(message) for message in row.prompt] for row in rows]
     sampled = generate(prompts, num_samples)

@@ -56,9 +56,9 @@ class HealthMonitor:
             return []
         reward = self._history[-1].get("train/reward")
         text = (
-            f"{lowest:.0%} or more of the groups had equal rewards over {self._settings.window} steps (reward now "
-            f"{'unknown' if reward is None else f'{reward:.3f}'}): hardly any gradient is left; the prompts are too "
-            "easy or too hard for this model, or G is too small"
+            f"{lowest:.0%} or more of the groups had equal rewards over {self._settings.window} steps (reward "
+            f"now {'unknown' if reward is None else f'{reward:.3f}'}): hardly any gradient is left; the prompts "
+            "are too easy or too hard for this model, or G is too small"
         )
         return [Finding("dead_groups", "warning", step, text)]
 

@@ -44,12 +44,12 @@ def _load_local(settings: LocalModel) -> tuple[PreTrainedModel, PreTrainedTokeni
         )
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"model.path={settings.path}: cannot be loaded ({str(error).splitlines()[0]}); give a folder written by "
-            "save_pretrained, with config.json, weights and tokenizer"
+            f"model.path={settings.path}: cannot be loaded ({str(error).splitlines()[0]}); give a folder written "
+            "by save_pretrained, with config.json, weights and tokenizer"
         ) from error
     if tokenizer.chat_template is None:
         raise ConfigError(
-            f"model.path={settings.path}: its tokenizer has no chat template, so prompts cannot be written; add "
-            "chat_template.jinja to the folder"
+            f"model.path={settings.path}: its tokenizer has no chat template, so prompts cannot be written; "
+            "add chat_template.jinja to the folder"
         )
     return model, tokenizer

@@ -1,7 +1,7 @@
 """Priming of the built-in policy: supervised steps on formatted answers of a noisy teacher.
 
-The teacher is honest about the form and unreliable about the sums, so the primed policy answers rightly in about two
-cases of five: enough for groups with both right and wrong answers, which is what GRPO learns from.
+The teacher is honest about the form and unreliable about the sums, so the primed policy answers rightly in about
+two cases of five: enough for groups with both right and wrong answers, which is what GRPO learns from.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
 
 from grpo_exp.data.arithmetic import Problem, draw_problem
 from grpo_exp.data.prompts import build_prompt
+from grpo_exp.models.tokenizer import EOS, PAD
 from grpo_exp.settings.model import Priming
 
 # Shapes: B examples of a batch, T tokens of the longest.
@@ -65,14 +66,14 @@ def _rate(step: int, steps: int) -> float:
 
 
 def _example(tokenizer: PreTrainedTokenizerBase, settings: Priming, index: int) -> tuple[list[int], list[int]]:
-    """Return token ids of prompt and answer of example `index`; problems come from the training split only."""
+    """Return token ids of prompt and answer of example `index`; problems come from the training split."""
     problem = draw_problem(settings.seed, "train", index, max_operand=settings.max_operand, operations=("+",))
     answer = teacher_answer(problem, settings, random.Random(f"{settings.seed} {index}"))
     messages = [dict(message) for message in build_prompt(problem.question, None)]
     prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     return (
         tokenizer.encode(str(prompt), add_special_tokens=False),
-        [*tokenizer.encode(answer, add_special_tokens=False), tokenizer.eos_token_id],
+        tokenizer.encode(answer + EOS, add_special_tokens=False),
     )
 
 
@@ -97,7 +98,8 @@ def _collate(
     """Pad on the left, and score the answers only."""
     length = max(len(prompt) + len(answer) for prompt, answer in examples)
     shape = (len(examples), length)
-    inputs_BT = torch.full(shape, tokenizer.pad_token_id, dtype=torch.long)
+    (pad,) = tokenizer.encode(PAD, add_special_tokens=False)
+    inputs_BT = torch.full(shape, pad, dtype=torch.long)
     attention_BT = torch.zeros(shape, dtype=torch.long)
     labels_BT = torch.full(shape, _IGNORED, dtype=torch.long)
     for row, (prompt, answer) in enumerate(examples):

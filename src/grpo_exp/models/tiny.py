@@ -28,7 +28,7 @@ def load_tiny(
 
     Args:
         settings: Shape and priming.
-        on_step: Called after each priming step with its number and loss; never, where the cache has the model.
+        on_step: Called after each priming step with its number and loss; never where the cache has it.
     """
     folder = cached_folder(settings)
     if not folder.is_dir():
@@ -49,15 +49,15 @@ def cached_folder(settings: TinyModel) -> Path:
 
 
 def build_model(architecture: TinyArchitecture, seed: int) -> Qwen2ForCausalLM:
-    """Return the network with random weights, a function of the seed; the global generator is left as it was."""
+    """Return the network with random weights, a function of the seed; the global generator is not touched."""
     alphabet = tokenizer.build_tokenizer()
+    pad, eos = alphabet.encode(tokenizer.PAD + tokenizer.EOS, add_special_tokens=False)
     config = Qwen2Config(
         vocab_size=len(alphabet),
         tie_word_embeddings=True,
-        pad_token_id=alphabet.pad_token_id,
-        eos_token_id=alphabet.eos_token_id,
+        pad_token_id=pad,
+        eos_token_id=eos,
         bos_token_id=None,
-        attn_implementation="sdpa",
         **architecture.model_dump(),
     )
     with torch.random.fork_rng():

@@ -8,10 +8,7 @@ from transformers import PreTrainedTokenizerFast
 PAD, EOS, USER, ASSISTANT, UNKNOWN = "<pad>", "<eos>", "<user>", "<assistant>", "<unk>"
 _SPECIAL = (PAD, EOS, USER, ASSISTANT, UNKNOWN)
 _TAGS = ("<think>", "</think>", "\\boxed{")
-_CHARACTERS = (
-    "0123456789+-*/=()., ?!:;'\"\n\\{}<>[]_^%$#&|~"
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-)
+_CHARACTERS = "0123456789+-*/=()., ?!:;'\"\n\\{}<>[]_^%$#&|~abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "{% if message.role == 'assistant' %}<assistant>{{ message.content }}<eos>"

@@ -29,9 +29,7 @@ class Column:
 
 def build_columns(component_names: Sequence[str]) -> list[Column]:
     """Return the columns between step and ETA, for a run with these reward components."""
-    components = [
-        Column(name, (f"train/rewards/{name}/mean",), ".3f", max(len(name), 6)) for name in component_names
-    ]
+    components = [Column(name, (f"train/rewards/{name}/mean",), ".3f", max(len(name), 6)) for name in component_names]
     clip_ratios = ("train/clip_ratio/low_mean", "train/clip_ratio/high_mean")
     return [
         Column("reward", ("train/reward",), ".3f", 6),

@@ -59,9 +59,7 @@ def plot_curves(
     """
     merged = last_per_step(records)
     curves = to_curves(merged)
-    panels = [panel for panel in _panels(curves) if any(name in curves for name in panel.metrics)][
-        :MAX_PANELS
-    ]
+    panels = [panel for panel in _panels(curves) if any(name in curves for name in panel.metrics)][:MAX_PANELS]
     num_rows = max(1, -(-len(panels) // NUM_COLUMNS))
     num_columns = max(1, min(NUM_COLUMNS, len(panels)))
     width, height = PANEL_INCHES[0] * num_columns, PANEL_INCHES[1] * num_rows + 0.4
@@ -128,15 +126,11 @@ def _panels(curves: Mapping[str, Curve]) -> list[_Panel]:
         _Panel("Reward", "mean over completions", {"train/reward": "reward"}),
         _Panel("Reward components", "mean over completions", components),
         _Panel("Held-out accuracy", "share correct", accuracies, (0, 1), _draw_accuracy),
-        _Panel(
-            "Completion length", "tokens", {"train/completion_length/mean": "mean"}, (0, None), _draw_length
-        ),
+        _Panel("Completion length", "tokens", {"train/completion_length/mean": "mean"}, (0, None), _draw_length),
         _Panel("Entropy", "nats per token", {"train/entropy": "entropy"}, (0, None)),
         _Panel("KL to the reference model", "nats per token", {"train/kl": "KL"}),
         _Panel("Clipped tokens", "share of tokens", clip_ratios, (0, None)),
-        _Panel(
-            "Groups with equal rewards", "share of groups", {"train/frac_reward_zero_std": "share"}, (0, 1)
-        ),
+        _Panel("Groups with equal rewards", "share of groups", {"train/frac_reward_zero_std": "share"}, (0, 1)),
         _Panel("Time per step", "seconds", times, draw=_draw_times),
         # Last, since it only fills the place of a panel that this run does not have.
         _Panel("Gradient norm", "norm before clipping", {"train/grad_norm": "norm"}, (0, None)),
@@ -184,9 +178,7 @@ def _draw_times(axes: Axes, curves: Mapping[str, Curve], panel: _Panel) -> None:
     parts = [dict(zip(*curves[name], strict=True)) for name in panel.metrics]
     steps = sorted(set(parts[0]).intersection(*parts[1:]))
     values = [[part[step] for step in steps] for part in parts]
-    axes.stackplot(
-        steps, values, labels=list(panel.metrics.values()), colors=COLORS[: len(values)], alpha=0.8
-    )
+    axes.stackplot(steps, values, labels=list(panel.metrics.values()), colors=COLORS[: len(values)], alpha=0.8)
     axes.set_ylim(0, 1.3 * max(map(sum, zip(*values, strict=True)), default=1.0))  # room for the legend
 
 

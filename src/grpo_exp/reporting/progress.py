@@ -176,9 +176,7 @@ class ProgressView:
             table.add_row(*self._cells(self._latest)[:-1])
             bar = Table.grid(padding=(0, 2, 0, 0))
             width = max(10, min(BAR_WIDTH, self._console.width - 20))
-            bar.add_row(
-                ProgressBar(self._total_steps, self._latest["step"], width=width), f"ETA {self._eta()}"
-            )
+            bar.add_row(ProgressBar(self._total_steps, self._latest["step"], width=width), f"ETA {self._eta()}")
             parts = [table, bar]
         if self._phase:
             parts.append(Text(self._phase, no_wrap=True, overflow="ellipsis"))

@@ -80,8 +80,7 @@ def compare_scalars(gold: Scalar, answer: Scalar, judge: Judge, *, finished: boo
     if gold.base is not None or answer.base is not None:
         return MATCH if _squeezed(gold.text).lstrip("0") == _squeezed(answer.text).lstrip("0") else MISMATCH
     reasons = [
-        _compare_values(first, second, judge, finished=finished)
-        for first, second in _percent_readings(gold, answer)
+        _compare_values(first, second, judge, finished=finished) for first, second in _percent_readings(gold, answer)
     ]
     return MATCH if MATCH in reasons else reasons[0]
 
@@ -133,12 +132,7 @@ def _compare_chain(gold: Shape, answer: Chain, judge: Judge) -> str:
 
 def _compare_relations(gold: Shape, answer: Shape, judge: Judge) -> str:
     """Compare two relations; a labelled value (`y=2x+3`) is one as well."""
-    if (
-        isinstance(answer, Relation)
-        and answer.operator == "="
-        and isinstance(gold, Scalar)
-        and not gold.label
-    ):
+    if isinstance(answer, Relation) and answer.operator == "=" and isinstance(gold, Scalar) and not gold.label:
         # '(x+1)^2 = x^2+2x+1' ends in the answer if it holds for every x.
         reason = judge.equal(answer.left, answer.right, decimal=False)
         return compare(gold, Scalar(answer.right), judge) if reason == MATCH else MISMATCH
@@ -225,9 +219,7 @@ def _alone(shape: Shape) -> Shape:
 
 def _squeezed(text: str) -> str:
     """Remove blanks, but for those that end a command before a letter."""
-    return re.sub(
-        r"(?<!\\)(\\[a-zA-Z]+) (?=[a-zA-Z])|\s", lambda found: f"{found[1]} " if found[1] else "", text
-    )
+    return re.sub(r"(?<!\\)(\\[a-zA-Z]+) (?=[a-zA-Z])|\s", lambda found: f"{found[1]} " if found[1] else "", text)
 
 
 def _plain_words(shape: Shape) -> str | None:

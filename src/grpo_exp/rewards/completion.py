@@ -47,9 +47,7 @@ def read_completion(completion: Completion) -> CompletionText:
                 "hand over the messages as the chat template produced them"
             )
         if message.get("role") == "assistant":
-            return CompletionText(
-                _content_text(message.get("content")), message.get("reasoning_content") or None
-            )
+            return CompletionText(_content_text(message.get("content")), message.get("reasoning_content") or None)
     return CompletionText("")
 
 

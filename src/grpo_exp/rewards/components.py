@@ -61,8 +61,7 @@ class RewardComponent:
 def build_components(settings: RewardSettings) -> list[RewardComponent]:
     """Build the components in the order of the settings."""
     return [
-        RewardComponent(name, component.weight, _scorer(component))
-        for name, component in settings.components.items()
+        RewardComponent(name, component.weight, _scorer(component)) for name, component in settings.components.items()
     ]
 
 

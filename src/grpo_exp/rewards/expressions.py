@@ -39,8 +39,7 @@ def is_symbol(text: str) -> bool:
 def has_variable(text: str) -> bool:
     """Tell whether an expression contains a variable (`e` and `i` are constants)."""
     return any(
-        _GREEK_COMMAND.fullmatch(token) is not None
-        or (len(token) == 1 and token.isalpha() and token not in "ei")
+        _GREEK_COMMAND.fullmatch(token) is not None or (len(token) == 1 and token.isalpha() and token not in "ei")
         for token in tokens(text)
     )
 

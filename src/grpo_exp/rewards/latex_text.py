@@ -38,9 +38,7 @@ _GROUPS_OF_THREE = re.compile(
 )
 _SEPARATOR_AGAIN = re.compile(_SEPARATOR)
 
-_UNWRAPPED = (
-    r"\\(?:mathbf|mathit|mathsf|mathtt|mathnormal|boldsymbol|bm|pmb|underline|boxed|fbox|ensuremath)\s*(?=\{)"
-)
+_UNWRAPPED = r"\\(?:mathbf|mathit|mathsf|mathtt|mathnormal|boldsymbol|bm|pmb|underline|boxed|fbox|ensuremath)\s*(?=\{)"
 _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -99,9 +97,7 @@ def uniform_latex(text: str) -> str:
         return text
     text = re.sub(r"^\s*\*\*(.*)\*\*\s*$", r"\1", text, flags=re.DOTALL)  # bold in Markdown
     text = _unwrap_math(re.sub(r"\s+", " ", _plain_characters(text)).strip())
-    if re.search(r"\\\\(?:begin|frac|text|sqrt|boxed|left|pi)\b", text) and not re.search(
-        r"(?<!\\)\\begin", text
-    ):
+    if re.search(r"\\\\(?:begin|frac|text|sqrt|boxed|left|pi)\b", text) and not re.search(r"(?<!\\)\\begin", text):
         text = text.replace("\\\\", "\\")
     text = _GROUPS_OF_THREE.sub(lambda found: found[1] + _SEPARATOR_AGAIN.sub("", found[3]), text)
     # A break between rows would otherwise be read as a command together with what follows it.
@@ -155,9 +151,7 @@ def _unwrap_math(text: str) -> str:
     """Remove the signs that start and end mathematics round the whole text."""
     for opening, closing in _WRAPPERS:
         inside = text[len(opening) : -len(closing)]
-        whole = (
-            len(text) > len(opening) + len(closing) and text.startswith(opening) and text.endswith(closing)
-        )
+        whole = len(text) > len(opening) + len(closing) and text.startswith(opening) and text.endswith(closing)
         if whole and opening not in inside and not inside.endswith("\\"):
             return inside.strip()
     return text

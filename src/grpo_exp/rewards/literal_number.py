@@ -20,9 +20,7 @@ _DIGITS = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _GROUPED = r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?"
 _SIGN = r"([+-]?)\s*"
 _DECIMAL = re.compile(rf"{_SIGN}({_GROUPED}|{_DIGITS})")
-_FRACTION = re.compile(
-    rf"{_SIGN}(?:(\d+)\s*)?\\frac\s*\{{\s*{_SIGN}({_DIGITS})\s*\}}\s*\{{\s*{_SIGN}({_DIGITS})\s*\}}"
-)
+_FRACTION = re.compile(rf"{_SIGN}(?:(\d+)\s*)?\\frac\s*\{{\s*{_SIGN}({_DIGITS})\s*\}}\s*\{{\s*{_SIGN}({_DIGITS})\s*\}}")
 _SLASH = re.compile(rf"{_SIGN}(?:(\d+) )?({_DIGITS})\s*/\s*({_DIGITS})")
 _SCIENTIFIC = re.compile(
     rf"{_SIGN}(?:({_DIGITS})\s*\\cdot\s*10\s*\^\s*(?:\{{\s*([+-]?\d{{1,4}})\s*\}}|(\d))|({_DIGITS})[eE]([+-]?\d{{1,4}}))"

@@ -3,7 +3,7 @@ r"""Correctness of a mathematical answer.
 The policy in short: the last box after the reasoning is the answer. Sets and lists are unordered, tuples and
 intervals are not. Two terminating decimals compare exactly; a decimal stands for an irrational or repeating
 value within a relative 1e-6. `35`, `35\%` and `0.35` are right for `35\%`. A missing unit is forgiven,
-another one is not. Single letters are variables. Where the target is a plain number, fractions, powers, roots,
+another is not. Single letters are variables. Where the target is a plain number, fractions, powers, roots,
 factorials and binomials pay, unevaluated sums and products do not. A chain of equalities must be true.
 
 Plain numbers, words and wrong shapes are settled here; only expressions go to a checker process.

@@ -223,7 +223,7 @@ def _read_value(text: str) -> Shape:
         # The unit of '3:45 p.m.' goes with the last member, where a missing one is forgiven, too.
         return Group("ratio", (*members[:-1], replace(members[-1], unit=unit)))
     # A bare word is a name, not the product of its letters (north would equal thorn).
-    if re.fullmatch(r"[A-Za-z]{4,}(?: [A-Za-z]+)*", expression):
+    if re.fullmatch(r"[A-Za-z]{4,}(?: [A-Za-z]+)*|(?i:yes|no)", expression):
         return Words(text)
     if r"\text" in expression or re.search(r"\\(?:ldots|newline|approx|begin)(?![a-zA-Z])", expression):
         return Words(text)

@@ -67,9 +67,7 @@ def parse(latex: str) -> sympy.Basic | None:
     """Return the expression with exact numbers, or None when it cannot be read."""
     try:
         parsed = latex2sympy(latex, is_real=True, normalization_config=None, conversion_config=_CONVERSION)
-    except (
-        Exception
-    ):  # the parser raises plain Exception, and whatever SymPy raises, on text that is not LaTeX
+    except Exception:  # the parser raises plain Exception, and whatever SymPy raises, on text that is not LaTeX
         return None
     if not isinstance(parsed, sympy.Basic):
         return None

@@ -7,7 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Integral, Real
 
+from grpo_exp.errors import DataError
 from grpo_exp.rewards.extraction import find_box, match_braces
 from grpo_exp.rewards.latex_text import uniform_latex
 from grpo_exp.rewards.reading import is_readable, read_shape
@@ -36,18 +38,27 @@ class PreparedTarget:
 
 
 def target_texts(target: Target) -> list[str]:
-    """Return the accepted spellings of a target as text, the empty ones left out."""
+    """Return the accepted spellings of a target as text, the empty ones left out.
+
+    Raises:
+        DataError: The target is neither text, number, list nor null.
+    """
     if target is None:
         return []
     if isinstance(target, str):
         return [target] if target.strip() else []
     if isinstance(target, bool):
         return [str(target)]
-    if isinstance(target, int):
-        return [str(target)]
-    if isinstance(target, float):
+    if isinstance(target, Integral):  # NumPy's integers included
+        return [str(int(target))]
+    if isinstance(target, Real):
         # repr() of a small float is '4.18e-06', which is read exactly as it stands.
-        return [repr(target)] if math.isfinite(target) else []
+        return [repr(float(target))] if math.isfinite(target) else []
+    if not isinstance(target, Sequence):
+        raise DataError(
+            f"a target is a {type(target).__name__}; a target is text, a number or a list of these; "
+            "convert the column when the data set is prepared"
+        )
     return [text for member in target for text in target_texts(member)]
 
 

@@ -24,9 +24,7 @@ _NO_UNIT = frozenset({
 })  # fmt: skip
 _POWERS = {"square": "2", "sq": "2", "squared": "2", "cubic": "3", "cu": "3", "cubed": "3"}
 _UNIT_WORDS = re.compile(r"[A-Za-z][A-Za-z./ -]{0,40}")
-_TRAILING_TEXT = re.compile(
-    r"(.*[^\s\\+*/^_(\[{=-])\s*\\text\{([^{}]*)\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?", re.DOTALL
-)
+_TRAILING_TEXT = re.compile(r"(.*[^\s\\+*/^_(\[{=-])\s*\\text\{([^{}]*)\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?", re.DOTALL)
 _CURRENCIES = {r"\$": "dollar", "€": "euro", "£": "pound sterling", "¥": "yen"}
 _CURRENCY = re.compile(r"\\\$|[€£¥]")
 _LEADING_CURRENCY = re.compile(r"([+-]?)\s*(\\\$|[€£¥])\s*(.+)", re.DOTALL)
@@ -41,9 +39,7 @@ def split_unit(text: str) -> tuple[str, str | None] | None:
         The expression and the canonical unit (None where none is named), or None when a trailing text is not
         a unit but a remark (`7 \text{ or more}`), so that the whole is no plain value.
     """
-    text = _JOINED_TEXTS.sub(
-        lambda found: rf"\text{{{found[1]}{'/' if found[2] == '/' else ' '}{found[3]}}}", text
-    )
+    text = _JOINED_TEXTS.sub(lambda found: rf"\text{{{found[1]}{'/' if found[2] == '/' else ' '}{found[3]}}}", text)
     if len(_CURRENCY.findall(text)) > 1:
         return None
     for pattern, value_group, sign_group in ((_LEADING_CURRENCY, 3, 1), (_TRAILING_CURRENCY, 1, 0)):

@@ -33,9 +33,7 @@ class _Worker:
     """One checker process."""
 
     def __init__(self) -> None:
-        environment = {
-            name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ
-        }
+        environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
         environment |= {
             "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
             "PYTHONHASHSEED": "0",

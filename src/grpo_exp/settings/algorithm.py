@@ -78,16 +78,16 @@ class AlgorithmSettings(Settings):
         if self.loss_type == "cispo":
             if self.clip_high <= 1:
                 faults.append(
-                    f"epsilon_high: {self.clip_high} caps the ratio below 1 with loss_type=cispo, where it is an "
-                    "absolute cap; use a value above 1, for example 5.0"
+                    f"epsilon_high: {self.clip_high} caps the ratio below 1 with loss_type=cispo, where it is "
+                    "an absolute cap; use a value above 1, for example 5.0"
                 )
         else:
             if self.epsilon >= 1:
                 faults.append(f"epsilon: {self.epsilon} puts the lower clip at or below 0; use a value below 1")
             if self.clip_high < self.epsilon:
                 faults.append(
-                    f"epsilon_high: {self.epsilon_high} is below epsilon ({self.epsilon}); the upper clip must be "
-                    "at least the lower one; raise epsilon_high, or set it to null to use epsilon"
+                    f"epsilon_high: {self.epsilon_high} is below epsilon ({self.epsilon}); the upper clip must "
+                    "be at least the lower one; raise epsilon_high, or set it to null to use epsilon"
                 )
             if self.delta is not None and self.delta <= 1 + self.clip_high:
                 faults.append(

@@ -49,8 +49,8 @@ class BatchPlan:
         """Return the arithmetic in one line."""
         every = self.optimizer_steps_per_generation
         return (
-            f"{self.prompts_per_step} prompts x {self.num_generations} completions = {self.completions_per_step} "
-            f"a step = {_count(self.num_processes, 'process', 'processes')} x "
+            f"{self.prompts_per_step} prompts x {self.num_generations} completions = "
+            f"{self.completions_per_step} a step = {_count(self.num_processes, 'process', 'processes')} x "
             f"{_count(self.gradient_accumulation_steps, 'micro-step', 'micro-steps')} x "
             f"{self.per_device_train_batch_size}; "
             f"{self.prompts_per_generation * self.num_generations} completions are generated every "
@@ -75,7 +75,9 @@ def solve_batch(settings: RunSettings) -> BatchPlan:
     if completions % num_processes:
         near = _nearest(prompts, lambda p: p * num_generations % num_processes == 0)
         key, factor = (
-            ("prompts_per_step", 1) if trainer.prompts_per_step is not None else ("completions_per_step", num_generations)
+            ("prompts_per_step", 1)
+            if trainer.prompts_per_step is not None
+            else ("completions_per_step", num_generations)
         )
         raise ConfigError(
             f"trainer.{key}={getattr(trainer, key)}: {completions} completions a step do not divide by "
@@ -107,8 +109,8 @@ def _prompts_per_step(settings: RunSettings) -> int:
         generations = _nearest(num_generations, lambda g: g >= 2 and completions % g == 0)
         totals = _nearest(completions, lambda c: c % num_generations == 0)
         raise ConfigError(
-            f"algorithm.num_generations={num_generations}: trainer.completions_per_step={completions} does not divide "
-            f"by it, and a group may not be cut; use algorithm.num_generations={_or(generations)} or "
+            f"algorithm.num_generations={num_generations}: trainer.completions_per_step={completions} does not "
+            f"divide by it, and a group may not be cut; use algorithm.num_generations={_or(generations)} or "
             f"trainer.completions_per_step={_or(totals)}"
         )
     return completions // num_generations
@@ -117,15 +119,13 @@ def _prompts_per_step(settings: RunSettings) -> int:
 def _micro_batch_fault(settings: RunSettings, prompts: int, micro_batch: int) -> str:
     num_generations, num_processes = settings.algorithm.num_generations, settings.launch.num_processes
     per_process = prompts * num_generations // num_processes
-    generations = _nearest(
-        num_generations, lambda g: g >= 2 and prompts * g % (num_processes * micro_batch) == 0
-    )
+    generations = _nearest(num_generations, lambda g: g >= 2 and prompts * g % (num_processes * micro_batch) == 0)
     sizes = _nearest(micro_batch, lambda b: per_process % b == 0)
     return (
         f"algorithm.num_generations={num_generations}: {prompts} prompts x {num_generations} = "
         f"{prompts * num_generations} completions a step over {num_processes} process(es) do not divide by "
-        f"trainer.per_device_train_batch_size={micro_batch}; use algorithm.num_generations={_or(generations)}, or "
-        f"trainer.per_device_train_batch_size={_or(sizes)} (null chooses one)"
+        f"trainer.per_device_train_batch_size={micro_batch}; use algorithm.num_generations={_or(generations)}, "
+        f"or trainer.per_device_train_batch_size={_or(sizes)} (null chooses one)"
     )
 
 

@@ -46,7 +46,7 @@ class JsonlDataset(Settings):
     target_column: Text = "target"
     """Column with the right answer: text, number, or a list of accepted spellings."""
     target_format: Literal["plain", "gsm8k", "boxed"] = "plain"
-    """Where the answer stands in that column: all of it, after the last `####`, or in the last `\\boxed{}`."""
+    r"""Where the answer stands in that column: all of it, after the last `####`, or in the last `\boxed{}`."""
     system_prompt: OptionalText = None
     """System message before each prompt; null is none."""
     train_size: OptionalPositiveInt = None

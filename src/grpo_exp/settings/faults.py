@@ -57,6 +57,8 @@ def unknown_key(path: str, siblings: Iterable[str]) -> str:
     close = difflib.get_close_matches(key, names, n=3, cutoff=0.6)
     if close:
         return f"{path}: there is no such setting; did you mean {' or '.join(prefix + name for name in close)}?"
+    if not names:
+        return f"{path}: is new, and new keys are marked with a plus: +{path}=VALUE"
     where = f"below {parent}" if parent else "at the top"
     return f"{path}: there is no such setting; the settings {where} are {', '.join(names)}"
 
@@ -72,7 +74,7 @@ def _own_sentence(path: str, line: str, value: Any) -> str:
 
 
 def _path_and_parent(location: Sequence[str | int], data: Any) -> tuple[str, Any]:
-    """Return the dotted path without the tags that pydantic adds for unions, and the value around the last key."""
+    """Return the dotted path without the tags of pydantic's unions, and the value around the last key."""
     keys: list[str] = []
     node, parent = data, data
     for part in location:
@@ -96,6 +98,8 @@ def _known_keys(parent: Any, path: str) -> list[str]:
 
 
 def did_you_mean(value: Any, options: Sequence[str]) -> str:
+    """Return `; did you mean X?` for the nearest option, or nothing where none is near."""
+    """Return `; did you mean X?` for the option that is nearest, or nothing."""
     close = difflib.get_close_matches(str(value), options, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else ""
 

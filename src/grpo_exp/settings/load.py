@@ -55,7 +55,7 @@ def to_settings(config: DictConfig) -> RunSettings:
     Raises:
         ConfigError: One message per fault, all at once.
     """
-    return validate(_resolve(config))
+    return validate(resolve(config))
 
 
 def validate(data: dict[str, Any]) -> RunSettings:
@@ -75,8 +75,12 @@ def to_yaml(data: dict[str, Any]) -> str:
     return OmegaConf.to_yaml(OmegaConf.create(data))
 
 
-def _resolve(config: DictConfig) -> dict[str, Any]:
-    """Resolve interpolations, naming every one that leads nowhere together with the key it stands at."""
+def resolve(config: DictConfig) -> dict[str, Any]:
+    """Return plain values.
+
+    Raises:
+        ConfigError: Interpolations that lead nowhere, each with the key it stands at, and values that are missing.
+    """
     faults = []
     for path in _leaf_paths(config):
         try:
@@ -152,8 +156,8 @@ def _unreadable(error: OverrideParseException) -> str:
         return f"{override}: is not of the form key=value; write {key}=VALUE"
     escaped = value.replace("'", "\\'")
     return (
-        f"{override}: cannot be read; braces, quotes, colons and equals signs inside a value need quotes of their own, "
-        f"inside the shell's: \"{key}='{escaped}'\""
+        f"{override}: cannot be read; braces, quotes, colons and equals signs inside a value need quotes of their "
+        f"own, inside the shell's: \"{key}='{escaped}'\""
     )
 
 

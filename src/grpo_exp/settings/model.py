@@ -50,8 +50,8 @@ class TinyArchitecture(Settings):
 class Priming(Settings):
     """Supervised priming of the built-in policy on answers of a noisy teacher.
 
-    GRPO can only reinforce what is sampled now and then, so the model must have seen the format. The teacher is
-    right in a third of the cases only: what GRPO adds afterwards is visible.
+    GRPO can only reinforce what is sampled now and then, so the model must have seen the format. The teacher
+    is right in a third of the cases only: what GRPO adds afterwards is visible.
     """
 
     seed: NonNegativeInt = 0
@@ -67,7 +67,7 @@ class Priming(Settings):
     fraction_right_boxed: Fraction = 0.35
     """Share of examples that are right and boxed."""
     fraction_right_unboxed: Fraction = 0.25
-    """Share that is right but not boxed, so no answer in the sense of the reward. The rest is wrong and boxed."""
+    """Share that is right but not boxed: no answer in the sense of the reward. The rest is wrong and boxed."""
 
     @model_validator(mode="after")
     def _check(self) -> Priming:
@@ -94,7 +94,7 @@ class TinyModel(Settings):
 
 
 class LocalModel(Settings):
-    """Any causal language model with a chat template in a local folder (or the hub, where one is reachable)."""
+    """Any causal language model with a chat template in a local folder, or on the hub where one is reachable."""
 
     kind: Literal["local"]
     path: OptionalText = None

@@ -10,7 +10,7 @@ from grpo_exp.settings.base import Float, Settings, Text
 
 
 class MathComponent(Settings):
-    """Correctness of the last `\\boxed{}` after the last `</think>`."""
+    r"""Correctness of the last `\boxed{}` after the last `</think>`."""
 
     kind: Literal["math"]
     weight: Float = 1.0

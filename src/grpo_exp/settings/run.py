@@ -55,7 +55,5 @@ class RunSettings(Settings):
     @classmethod
     def _is_a_folder_name(cls, value: str) -> str:
         if not _NAME.fullmatch(value):
-            raise ValueError(
-                f"{value!r} is not a plain folder name; use letters, digits, dots, dashes and underscores"
-            )
+            raise ValueError(f"{value!r} is not a plain folder name; use letters, digits, dots, dashes and underscores")
         return value

@@ -28,7 +28,7 @@ class TrainerSettings(Settings):
     completions_per_step: OptionalPositiveInt = None
     """Completions per optimizer step, over all processes; must divide by num_generations."""
     per_device_train_batch_size: OptionalPositiveInt = None
-    """Completions in one forward pass on one device; null is the most that divides, up to model.max_micro_batch."""
+    """Completions in one forward pass on one device; null is the most that divides, to model.max_micro_batch."""
     max_completion_length: PositiveInt = 32
     """Longest completion, in tokens."""
     learning_rate: Annotated[PositiveFloat, Field(le=1)]
@@ -61,8 +61,8 @@ class TrainerSettings(Settings):
         given = [n for n in ("prompts_per_step", "completions_per_step") if getattr(self, n) is not None]
         if len(given) != 1:
             raise ValueError(
-                f"prompts_per_step, completions_per_step: {len(given)} of them are set and exactly one is wanted; "
-                "set one and give the other null"
+                f"prompts_per_step, completions_per_step: {len(given)} of them are set and exactly one is "
+                "wanted; set one and give the other null"
             )
         if self.warmup_steps and self.lr_scheduler_type == "constant":
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Names of GRPOConfig's fields, read from the installed source without importing it (that would import torch)."""
+"""Names of GRPOConfig's fields, read from the installed source: importing it would import torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_SOURCES = (("trl", "trainer/grpo_config.py"), ("trl", "trainer/base_config.py"), ("transformers", "training_args.py"))
+_SOURCES = (
+    ("trl", "trainer/grpo_config.py"),
+    ("trl", "trainer/base_config.py"),
+    ("transformers", "training_args.py"),
+)
 
 #: Fields that a setting here decides -> that setting.
 OWNED = {
@@ -91,7 +95,8 @@ def _fault(key: str, known: Iterable[str]) -> str | None:
         owner = OWNED[key]
         fix = "it is fixed" if owner.startswith("none") else f"set {owner} instead"
         reason = owner.removeprefix("none").lstrip(": ")
-        return f"trainer.extra.{key}: is decided elsewhere; {fix}{f' ({reason})' if owner.startswith('none:') else ''}"
+        why = f" ({reason})" if owner.startswith("none:") else ""
+        return f"trainer.extra.{key}: is decided elsewhere; {fix}{why}"
     if key not in set(known):
         close = difflib.get_close_matches(key, known, n=1)
         hint = f"; did you mean {close[0]}?" if close else "; see TRL's documentation of GRPOConfig"
@@ -105,10 +110,15 @@ def grpo_config_fields() -> frozenset[str]:
     names: set[str] = set()
     for package, file in _SOURCES:
         spec = importlib.util.find_spec(package)
-        assert spec is not None and spec.submodule_search_locations  # both are dependencies of ours
+        assert spec is not None  # both are dependencies of ours
+        assert spec.submodule_search_locations
         tree = ast.parse((Path(spec.submodule_search_locations[0]) / file).read_text())
         for node in tree.body:
-            if isinstance(node, ast.ClassDef) and node.name in {"GRPOConfig", "_BaseConfig", "TrainingArguments"}:
+            if isinstance(node, ast.ClassDef) and node.name in {
+                "GRPOConfig",
+                "_BaseConfig",
+                "TrainingArguments",
+            }:
                 names |= {
                     item.target.id
                     for item in node.body

@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from grpo_exp.settings.base import Fraction, OptionalPositiveFloat, OptionalPositiveInt, PositiveFloat, PositiveInt, Settings, Text
+from grpo_exp.settings.base import (
+    Fraction,
+    OptionalPositiveFloat,
+    OptionalPositiveInt,
+    PositiveFloat,
+    PositiveInt,
+    Settings,
+    Text,
+)
 
 ImportanceMode = Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
 
@@ -21,7 +29,7 @@ class _Vllm(Settings):
     importance_sampling_correction: bool = True
     """Correct for vLLM's probabilities differing from the trainer's."""
     importance_sampling_mode: ImportanceMode = "token_truncate"
-    """`sequence_mask` (TRL's default) multiplies ratios over the sequence and so masks long completions out."""
+    """`sequence_mask` (TRL's default) multiplies ratios over the sequence: it masks long completions out."""
     importance_sampling_clip_max: OptionalPositiveFloat = 3.0
     """Cap of the correction."""
 

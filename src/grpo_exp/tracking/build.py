@@ -25,9 +25,7 @@ def build_tracker(settings: TrackerSettings, output_dir: Path, run_directory: Pa
         return None
     if isinstance(settings, MlflowTracker):
         uri = settings.tracking_uri if settings.tracking_uri is not None else default_tracking_uri(output_dir)
-        return MlflowRunTracker(
-            uri, experiment=settings.experiment, artifact_directory=output_dir / "mlartifacts"
-        )
+        return MlflowRunTracker(uri, experiment=settings.experiment, artifact_directory=output_dir / "mlartifacts")
     mode = resolve_mode(settings.mode)
     if mode == "disabled":
         return None

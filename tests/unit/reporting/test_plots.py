@@ -46,9 +46,7 @@ def run_records(num_steps: int, *, with_kl: bool) -> list[MetricsRecord]:
         if with_kl:
             metrics["train/kl"] = 0.01 * share
         records.append({"step": step, "time": float(step), "metrics": metrics})
-    records.append(
-        {"step": num_steps, "time": 0.0, "metrics": {"eval/accuracy": 0.9, "eval/greedy_accuracy": 0.9}}
-    )
+    records.append({"step": num_steps, "time": 0.0, "metrics": {"eval/accuracy": 0.9, "eval/greedy_accuracy": 0.9}})
     return records
 
 
@@ -104,8 +102,5 @@ def test_smoothing_is_a_centred_mean() -> None:
 
 
 def test_plots_need_neither_pyplot_nor_torch() -> None:
-    code = (
-        "import sys, grpo_exp.reporting.plots;"
-        "sys.exit(bool({'matplotlib.pyplot', 'torch'} & set(sys.modules)))"
-    )
+    code = "import sys, grpo_exp.reporting.plots;sys.exit(bool({'matplotlib.pyplot', 'torch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

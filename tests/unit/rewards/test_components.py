@@ -76,6 +76,12 @@ def test_completion_of_another_kind_is_refused() -> None:
         correctness.score([7], {"target": ["7"]})  # type: ignore[list-item]
 
 
+def test_target_of_another_kind_is_refused() -> None:
+    correctness, _ = build_components(SETTINGS)
+    with pytest.raises(DataError, match="a target is a dict"):
+        correctness.score([r"\boxed{7}"], {"target": [{"answer": 7}]})
+
+
 def test_importing_and_scoring_integers_loads_no_heavy_package() -> None:
     program = (
         "import sys\n"

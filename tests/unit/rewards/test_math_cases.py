@@ -113,6 +113,7 @@ POLICY = [
     (r"\begin{bmatrix} -4 & 1 \end{bmatrix}", r"\begin{pmatrix} -4 & 1 \end{pmatrix}", 1.0),
     (r"\begin{pmatrix} -4 \\ 1 \end{pmatrix}", r"\begin{pmatrix} -4 & 1 \end{pmatrix}", 0.0),
     ("Yes", r"\text{yes}", 1.0),
+    ("no", "No", 1.0),
     (r"\textbf{(C)}", "C", 1.0),
     (r"\text{B}", r"\text{(C)}", 0.0),
     # spellings and characters
@@ -130,9 +131,7 @@ POLICY = [
 
 @pytest.mark.parametrize("case", load_cases("math_answers.jsonl"), ids=lambda case: case["id"])
 def test_collected_case(case: dict[str, Any]) -> None:
-    shared_start = (
-        60.0  # a first answer may have to wait for the checker to load; this is not the work's time
-    )
+    shared_start = 60.0  # a first answer may have to wait for the checker to load; this is not the work's time
     started = time.monotonic()
     score = score_math(case["completion"], case.get("gold"))
     elapsed = time.monotonic() - started
@@ -190,8 +189,6 @@ def test_target_that_cannot_be_judged(target: Any, reason: str) -> None:
     assert score_math(r"\boxed{5}", target) == Score(None, reason)
 
 
-@pytest.mark.parametrize(
-    "target", ["5", 5, 2.5, "x=5", r"\cot x", "3, 5", r"\text{east}", "so\n#### 1,000", ["a", 5]]
-)
+@pytest.mark.parametrize("target", ["5", 5, 2.5, "x=5", r"\cot x", "3, 5", r"\text{east}", "so\n#### 1,000", ["a", 5]])
 def test_target_that_can_be_judged(target: Any) -> None:
     assert check_target(target) == Score(1.0, "match")

@@ -67,13 +67,9 @@ def test_everything_reaches_the_backend_in_order_and_in_one_other_thread() -> No
     assert background.num_dropped == 0
 
 
-@pytest.mark.parametrize(
-    "error", [OSError("disk full"), SystemExit(1), KeyError("x")], ids=lambda e: type(e).__name__
-)
+@pytest.mark.parametrize("error", [OSError("disk full"), SystemExit(1), KeyError("x")], ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize(("fault", "num_dropped"), [("start", 5), ("log 2", 3), ("finish failed", 0)])
-def test_a_fault_costs_one_warning_and_the_later_records(
-    fault: str, num_dropped: int, error: BaseException
-) -> None:
+def test_a_fault_costs_one_warning_and_the_later_records(fault: str, num_dropped: int, error: BaseException) -> None:
     tracker, warnings = FakeTracker(fault, error), []
     background = BackgroundTracker(tracker, warnings.append)
     background.start(INFO)

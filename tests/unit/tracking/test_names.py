@@ -12,10 +12,7 @@ import pytest
 
 from grpo_exp.tracking.names import Backend, to_backend_name
 
-CASES = [
-    json.loads(line)
-    for line in (Path(__file__).parents[2] / "cases" / "tracker.jsonl").read_text().splitlines()
-]
+CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "tracker.jsonl").read_text().splitlines()]
 MLFLOW_NAMES = [case["input"]["metric_name"] for case in CASES if "metric_name" in case["input"]]
 OURS = [
     "train/reward",

@@ -35,10 +35,7 @@ def read(directory: Path) -> list[list[dict[str, Any]]]:
     """Return the records of every W&B folder below a run directory, oldest first."""
     logs = sorted(directory.glob("wandb/offline-run-*/*.wandb"))
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json"]
-    outputs = [
-        subprocess.run([*command, str(log)], capture_output=True, text=True, check=True).stdout
-        for log in logs
-    ]
+    outputs = [subprocess.run([*command, str(log)], capture_output=True, text=True, check=True).stdout for log in logs]
     return [[json.loads(line) for line in output.splitlines()] for output in outputs]
 
 
@@ -58,9 +55,7 @@ def test_a_step_that_goes_back_is_kept_and_a_resume_goes_on_under_the_same_id(tm
         assert ids in ({}, new_ids)
         ids = new_ids
         for step in steps:
-            tracker.log(
-                {"step": step, "time": 1.0, "metrics": {"train/reward": step / 10, "val/pass@1": 0.5}}
-            )
+            tracker.log({"step": step, "time": 1.0, "metrics": {"train/reward": step / 10, "val/pass@1": 0.5}})
         tracker.finish("stopped")
     folders = read(directory)
     for records, steps in zip(folders, ([1, 2, 3], [2, 3, 4]), strict=True):
@@ -141,7 +136,5 @@ def test_nothing_is_built_where_nothing_is_tracked(tmp_path: Path) -> None:
 
 
 def test_building_a_tracker_imports_no_backend() -> None:
-    code = (
-        "import sys, grpo_exp.tracking.build; sys.exit(bool({'mlflow', 'wandb', 'torch'} & set(sys.modules)))"
-    )
+    code = "import sys, grpo_exp.tracking.build; sys.exit(bool({'mlflow', 'wandb', 'torch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

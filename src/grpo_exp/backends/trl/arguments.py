@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trl import GRPOConfig
+from trl.trainer.grpo_config import GRPOConfig
 
 from grpo_exp.settings.batching import BatchPlan
 from grpo_exp.settings.run import RunSettings
 
 
 def build_arguments(settings: RunSettings, plan: BatchPlan, *, output_dir: Path, use_cpu: bool) -> GRPOConfig:
-    """Build TRL's arguments. Every number that decides a curve is stated; TRL's own defaults have drifted before."""
+    """Build TRL's arguments.
+
+    Every number that decides a curve is stated: TRL's own defaults have drifted before.
+    """
     fields = {
         **_algorithm(settings),
         **_batch(plan),

@@ -59,14 +59,11 @@ class StopCallback(TrainerCallback):
         self._any_process = any_process
         self.stopped = False
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> TrainerControl:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Agree, and stop."""
         if self._any_process(self._wants_stop()):
             self.stopped = state.global_step < state.max_steps
             control.should_training_stop = True
-        return control
 
 
 def agree_over(accelerator: Any) -> Callable[[bool], bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -27,8 +27,8 @@ def build_generate(
 ) -> Callable[..., list[list[Completion]]]:
     """Return `generate(prompts, num_samples, greedy=False)`.
 
-    It returns the completions of each prompt, in order, on every process; prompts are shared out over the processes.
-    Its random numbers are its own: evaluating does not change what training draws.
+    It returns the completions of each prompt, in order, on every process; prompts are shared out over the
+    processes. Its random numbers are its own: evaluating does not change what training draws.
     """
 
     def generate(prompts: Sequence[Any], num_samples: int, *, greedy: bool = False) -> list[list[Completion]]:
@@ -65,10 +65,10 @@ def _generate(
 ) -> list[Completion]:
     was_training = model.training
     model.eval()
-    encoded = tokenizer(
-        texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False
-    ).to(model.device)
-    output_BT: Any = model.generate(
+    encoded = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False).to(
+        model.device
+    )
+    output_BT = cast(Any, model).generate(
         input_ids=encoded["input_ids"], attention_mask=encoded["attention_mask"], generation_config=config
     )
     model.train(was_training)

@@ -37,8 +37,8 @@ def to_metrics(logs: Mapping[str, Any]) -> dict[str, float]:
         logs: What TRL hands to `on_log`; values are numbers, or None where no completion had one.
 
     Returns:
-        Metrics by name. A value that does not exist (None, or NaN of a mean over nothing) is absent, but a loss or
-        gradient norm that is not finite stays: it must be seen.
+        Metrics by name. A value that does not exist (None, or NaN of a mean over nothing) is absent, but a
+        loss or gradient norm that is not finite stays: it must be seen.
     """
     metrics: dict[str, float] = {}
     for key, value in logs.items():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from trl import GRPOTrainer
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from grpo_exp.rewards.components import RewardComponent
 
@@ -72,12 +73,19 @@ def to_reward_function(component: RewardComponent) -> Callable[..., list[float |
     """Return a component as TRL calls it; its `__name__` names the curve."""
 
     def score(completions: Sequence[Any], **columns: Any) -> list[float | None]:
-        return [score.value for score in component.score(completions, _per_completion(columns, len(completions)))]
+        values = [s.value for s in component.score(completions, _per_completion(columns, len(completions)))]
+        infinite = [value for value in values if value is not None and not math.isfinite(value)]
+        if infinite:
+            raise ValueError(
+                f"reward component {component.name!r} returned {infinite[0]}: a reward must be a finite number, or "
+                "None where the target cannot be judged; correct the component"
+            )
+        return values
 
     score.__name__ = component.name
     return score
 
 
 def _per_completion(columns: Mapping[str, Any], count: int) -> dict[str, Sequence[Any]]:
-    """Keep what has one value per completion; TRL hands over its state and log functions beside the columns."""
+    """Keep what has one value per completion; TRL hands over its state and log functions, too."""
     return {name: values for name, values in columns.items() if isinstance(values, list) and len(values) == count}

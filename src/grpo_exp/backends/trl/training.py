@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from datasets import Dataset
-from transformers import PrinterCallback, ProgressCallback
-from trl import GRPOConfig
+from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback
+from trl.trainer.grpo_config import GRPOConfig
 
 from grpo_exp.backends.trl.arguments import build_arguments
 from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback, agree_over
@@ -140,7 +140,7 @@ def _evaluate(parts: _Parts, trainer: TimedGRPOTrainer, when: str, *, step: int)
     digest = hashlib.sha256(f"{settings.seed} held-out".encode()).digest()
     generate = build_generate(
         trainer.accelerator.unwrap_model(trainer.model),
-        trainer.processing_class,
+        _tokenizer_of(trainer),
         trainer.generation_config,
         trainer.accelerator,
         batch_size=settings.model.max_micro_batch,
@@ -157,6 +157,12 @@ def _evaluate(parts: _Parts, trainer: TimedGRPOTrainer, when: str, *, step: int)
         parts.observer.on_samples(when, result.samples)
         parts.observer.on_metrics(step, _to_eval_metrics(result.summary))
     return result.summary
+
+
+def _tokenizer_of(trainer: TimedGRPOTrainer) -> PreTrainedTokenizerBase:
+    tokenizer = trainer.processing_class
+    assert isinstance(tokenizer, PreTrainedTokenizerBase)  # load_policy returned it
+    return tokenizer
 
 
 def _to_eval_metrics(summary: dict[str, Any]) -> dict[str, float]:

@@ -1,0 +1,60 @@
+# Everything a newcomer needs: `make run` trains the built-in model, `make test` runs the tests. `make help` lists the rest.
+# Needs GNU make and Python 3.11 or newer with the venv module. Another Python: make setup PYTHON=python3.12
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+# What the caller's shell has set up must not matter.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup run test test-long check
+
+help: ## List the targets.
+	@echo "Usage: make TARGET [PYTHON=python3.12] [ARGS='...']"
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s%s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Create .venv with the tested versions; does nothing where that is done.
+	@echo "setup: $(VENV) is up to date"
+
+$(STAMP): pyproject.toml constraints.txt
+	@if ! command -v "$(PYTHON)" >/dev/null; then \
+	  echo "setup: there is no $(PYTHON) here; install Python 3.11 or newer, or name one: make setup PYTHON=python3.12" >&2; exit 2; fi
+	@if ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+	  echo "setup: $(PYTHON) is $$("$(PYTHON)" -V 2>&1), and 3.11 or newer is needed; name one: make setup PYTHON=python3.12" >&2; exit 2; fi
+	@if ! "$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null; then \
+	  echo "setup: $(PYTHON) has no venv module; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; fi
+	@if [ -e $(VENV) ] && ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  echo "setup: the Python of $(VENV) does not start or is older than 3.11: making $(VENV) anew"; rm -rf $(VENV); fi
+	@if [ ! -e $(BIN)/pip ]; then \
+	  echo "setup: creating $(VENV) with $$("$(PYTHON)" -V)"; "$(PYTHON)" -m venv $(VENV); fi
+	@echo "setup: installing the versions of constraints.txt into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --progress-bar off -c constraints.txt -e '.[dev]'
+	@touch $@
+
+run: setup ## Train the built-in model with DAPO; more settings in ARGS, e.g. ARGS='seed=1 trainer.max_steps=50'.
+	@echo "run: $(BIN)/python -m grpo_exp.train algorithm=dapo reward=math $(ARGS)"
+	@$(BIN)/python -m grpo_exp.train algorithm=dapo reward=math $(ARGS)
+
+test: setup ## Run the tests, without those marked long, gpu, vllm or slurm; e.g. ARGS='tests/unit -x'.
+	@echo "test: $(BIN)/python -m pytest $(ARGS)"
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-long: setup ## Run the tests that take minutes each (marker long).
+	@echo "test-long: $(BIN)/python -m pytest -m long $(ARGS)"
+	@$(BIN)/python -m pytest -m long $(ARGS)
+
+check: setup ## Run what CI runs: ruff, format, pyright, import layers, tests.
+	@echo "check: ruff check";          $(BIN)/python -m ruff check .
+	@echo "check: ruff format --check"; $(BIN)/python -m ruff format --check .
+	@echo "check: pyright";             $(BIN)/python -m pyright
+	@echo "check: lint-imports";        $(BIN)/lint-imports
+	@echo "check: pytest";              $(BIN)/python -m pytest

@@ -1,0 +1,58 @@
+"""From a composed configuration to a request for a run: the same for every command that takes `train`'s words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from grpo_exp.data.jsonl import load_jsonl
+from grpo_exp.errors import ConfigError
+from grpo_exp.settings import load
+from grpo_exp.settings.dataset import DatasetSettings
+from grpo_exp.settings.run import RunSettings
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One run as it was asked for."""
+
+    settings: RunSettings
+    """With absolute paths."""
+    overrides: Sequence[str]
+    """The words after the command."""
+    config_yaml: str
+    """The settings for a reader."""
+
+
+def build_request(config: DictConfig, overrides: Sequence[str]) -> RunRequest:
+    """Check the values of a composed configuration.
+
+    Raises:
+        ConfigError: All faults at once: of the values, and of the data file where its own settings are right.
+    """
+    values = load.resolve(config)
+    try:
+        settings = load.absolute_paths(load.validate(values), Path.cwd())
+    except ConfigError as error:
+        raise ConfigError([*error.faults, *_data_faults(values.get("dataset"))]) from error
+    return RunRequest(settings, overrides, load.to_yaml(settings.model_dump(mode="json")))
+
+
+def _data_faults(values: Any) -> Sequence[str]:
+    """Look at the data file although other groups are wrong, so that one answer tells all."""
+    try:
+        settings = TypeAdapter(DatasetSettings).validate_python(values)
+        if settings.kind == "jsonl":
+            load_jsonl(settings)
+    except ValidationError:
+        return ()  # told already
+    except ConfigError as error:
+        return error.faults
+    return ()

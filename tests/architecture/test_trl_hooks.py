@@ -1,0 +1,63 @@
+"""The hooks of TRL that we override or call are the ones we think they are.
+
+When a new TRL fails here, read its `GRPOTrainer`, adapt `backends/trl/trainer.py`, then these lines.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def trainer_class() -> type:
+    """Import TRL only for these tests: it takes seconds."""
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    return GRPOTrainer
+
+
+def parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def test_version_is_the_pinned_one() -> None:
+    assert version("trl").startswith("1.16.")
+
+
+def returned(hook: Any) -> list[str]:
+    """Return the expressions that a method returns, without those of functions inside it."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(hook))).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    return [ast.unparse(node.value) for node in tree.body if isinstance(node, ast.Return) and node.value is not None]
+
+
+def test_generate_takes_prompts_and_returns_eight_things(trainer_class: type) -> None:
+    hook = trainer_class.__dict__["_generate"]
+    assert parameters(hook) == ["self", "prompts"]
+    assert returned(hook) == [
+        "(prompt_ids, completion_ids, tool_mask, completions, logprobs, extra_fields, images, tool_images)"
+    ]
+
+
+def test_calculate_rewards_is_called_with_four_lists_and_gathers(trainer_class: type) -> None:
+    hook = inspect.unwrap(trainer_class.__dict__["_calculate_rewards"])
+    assert parameters(hook) == ["self", "inputs", "prompts", "completions", "completion_ids_list"]
+    last_but_one = inspect.getsource(hook).strip().splitlines()[-2].strip()
+    assert last_but_one == "rewards_per_func = gather(rewards_per_func)"  # the rows of all processes
+    assert returned(hook) == ["rewards_per_func"]
+
+
+def test_our_overrides_have_the_same_parameters(trainer_class: type) -> None:
+    from grpo_exp.backends.trl.trainer import TimedGRPOTrainer
+
+    overridden = [name for name, value in vars(TimedGRPOTrainer).items() if callable(value) and name != "__init__"]
+    for name in overridden:
+        if hasattr(trainer_class, name):
+            assert parameters(getattr(TimedGRPOTrainer, name)) == parameters(getattr(trainer_class, name)), name
+    assert {"_generate", "_calculate_rewards"} <= set(overridden)

@@ -1,0 +1,91 @@
+"""Two gloo processes on a CPU: one run, one tracker run, and groups that belong to one prompt."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from integration.command import QUICK_MODEL, only_run, read_lines, run_command, run_train
+
+SMOKE = ("algorithm=dapo", "experiment=smoke", *QUICK_MODEL)
+
+
+def test_launch_ddp_is_one_run(tmp_path: Path) -> None:
+    finished = run_train(*SMOKE, "launch=ddp", cwd=tmp_path)
+    assert finished.code == 0, finished.output
+    # 4 prompts x 8 = 32 completions, 16 on each process
+    assert "32 a step = 2 processes x 1 micro-step x 16" in finished.output
+    run = only_run(tmp_path / "outputs")
+    records = read_lines(run / "metrics.jsonl")
+    assert [r["step"] for r in records] == [0, 1, 2, 3, 3]
+    assert json.loads((run / "result.json").read_text())["eval"]["after"]["num_prompts"] == 16
+    # 16 held-out problems x 4 samples: each was answered by one process
+    assert len(read_lines(run / "completions" / "held_out_after.jsonl")) == 64
+
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{tmp_path}/outputs/mlflow.db")
+    assert sum(len(client.search_runs([e.experiment_id])) for e in client.search_experiments()) == 1
+
+
+def test_groups_belong_to_one_prompt(tmp_path: Path) -> None:
+    """Each block of G = 6 gathered completions answers one prompt.
+
+    2 processes x 9 completions: the second of the three groups lies on both, which must not mix prompts.
+    """
+    worker = Path(__file__).with_name("record_groups.py")
+    out = tmp_path / "groups.json"
+    finished = run_command(
+        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
+        "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
+        str(worker), str(out), *QUICK_MODEL,
+        cwd=tmp_path, env={"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert finished.code == 0, finished.output
+    steps = json.loads(out.read_text())
+    assert len(steps) == 2
+    for prompts in steps:
+        assert len(prompts) == 18
+        groups = [prompts[start : start + 6] for start in range(0, 18, 6)]
+        assert all(len(set(group)) == 1 for group in groups)
+        assert len({group[0] for group in groups}) == 3
+
+
+def test_a_worker_refuses_another_world_size(tmp_path: Path) -> None:
+    """A run that was solved for two processes is started with one."""
+    finished = run_train(*SMOKE, "launch=ddp", "trainer.max_steps=1", "tracker=none", cwd=tmp_path)
+    assert finished.code == 0, finished.output
+    run = only_run(tmp_path / "outputs")
+    (run / "result.json").unlink()
+    alone = run_command(sys.executable, "-m", "grpo_exp.worker", str(run), cwd=tmp_path)
+    assert alone.code != 0
+    result = json.loads((run / "result.json").read_text())
+    assert result["status"] == "failed"
+    assert "launch.num_processes=2: 1 worker process(es) came together" in result["reason"]
+
+
+def launched(*words: str, num_processes: int, cwd: Path) -> object:
+    return run_command(
+        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(num_processes),
+        "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
+        "-m", "grpo_exp.train", *words,
+        cwd=cwd, env={"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def test_started_by_accelerate_launch(tmp_path: Path) -> None:
+    """Rank 0 composes; the other process gets the folder from it. One run folder, one table."""
+    finished = launched(*SMOKE, "tracker=none", num_processes=2, cwd=tmp_path)
+    assert finished.code == 0, finished.output
+    run = only_run(tmp_path / "outputs")
+    assert json.loads((run / "config.json").read_text())["launch"]["num_processes"] == 2
+    assert finished.output.count("sampled accuracy") == 1
+    refused = launched(*SMOKE, "launch.num_processes=3", num_processes=2, cwd=tmp_path)
+    assert refused.code != 0
+    assert "accelerate launch started 2" in refused.output
+    multirun = launched("--multirun", "seed=0,1", num_processes=2, cwd=tmp_path)
+    assert multirun.code != 0
+    assert "cannot run inside accelerate launch" in multirun.output
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
