@@ -52,9 +52,13 @@ test-long: setup ## Run the tests that take minutes each (marker long).
 	@echo "test-long: $(BIN)/python -m pytest -m long $(ARGS)"
 	@$(BIN)/python -m pytest -m long $(ARGS)
 
-check: setup ## Run what CI runs: ruff, format, pyright, import layers, tests.
-	@echo "check: ruff check";          $(BIN)/python -m ruff check .
-	@echo "check: ruff format --check"; $(BIN)/python -m ruff format --check .
-	@echo "check: pyright";             $(BIN)/python -m pyright
-	@echo "check: lint-imports";        $(BIN)/lint-imports
-	@echo "check: pytest";              $(BIN)/python -m pytest
+check: setup ## Run what CI runs, all of it even if a part fails: ruff, format, pyright, import layers, tests.
+	@failed=""; \
+	step() { echo "check: $$*"; "$$@" || { failed+=" [$$*]"; echo "check: $$* FAILED" >&2; }; }; \
+	step $(BIN)/python -m ruff check .; \
+	step $(BIN)/python -m ruff format --check .; \
+	step $(BIN)/python -m pyright; \
+	step $(BIN)/lint-imports; \
+	[ -z "$$failed" ] || echo "check: failed before the tests:$$failed" >&2; \
+	step $(BIN)/python -m pytest; \
+	[ -z "$$failed" ]

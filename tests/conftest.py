@@ -20,9 +20,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep primed models in a folder of this session, or in $GRPO_EXP_TEST_CACHE, never in the user's cache."""
-    folder = os.environ.get("GRPO_EXP_TEST_CACHE") or str(tmp_path_factory.mktemp("cache"))
+    given = os.environ.get("GRPO_EXP_TEST_CACHE")
+    folder = Path(given).resolve() if given else tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRPO_EXP_CACHE", folder)
+        patch.setenv("GRPO_EXP_CACHE", str(folder))
         yield
 
 

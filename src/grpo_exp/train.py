@@ -60,7 +60,8 @@ def _run_with_hydra(words: list[str]) -> int:
 
     # Hydra catches what its jobs raise and exits with 1; this switch hands the exceptions to us.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    sys.argv = ["grpo_exp.train", load.search_path_override(), *words]
+    load.announce_sweeps()
+    sys.argv = ["grpo_exp.train", *words]
     try:
         task()
     except load.HYDRA_FAULTS as error:

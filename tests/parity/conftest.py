@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from grpo_exp.data.prompts import PromptRow, build_prompt
 from grpo_exp.rewards.components import RewardComponent

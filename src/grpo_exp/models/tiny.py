@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import json
@@ -86,4 +87,5 @@ def _build_into(folder: Path, settings: TinyModel, on_step: Callable[[int, float
 
 
 def _code_hash(module: types.ModuleType) -> str:
-    return hashlib.sha256(inspect.getsource(module).encode()).hexdigest()
+    """Hash what the code says, not how it is laid out: reformatting must not cost a priming."""
+    return hashlib.sha256(ast.dump(ast.parse(inspect.getsource(module))).encode()).hexdigest()

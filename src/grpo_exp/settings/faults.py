@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,7 +10,13 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from grpo_exp.settings.run import RunSettings
+
 _TAGS = ("kind", "mode")
+#: Rounds of leaving wrong values out; each finds what the last one hid.
+_MAX_ROUNDS = 4
+#: For fields without a default, while the rest is looked at.
+_STAND_INS = {"learning_rate": 1e-6, "loss_type": "grpo", "scale_rewards": "group", "name": "run", "citation": "-"}
 _NUMBER_TYPES = {"float_parsing": "a number", "int_parsing": "a whole number", "int_from_float": "a whole number",
                  "float_type": "a number", "int_type": "a whole number", "finite_number": "a finite number",
                  "bool_parsing": "true or false", "bool_type": "true or false"}  # fmt: skip
@@ -26,6 +33,43 @@ def describe_faults(error: ValidationError, data: Mapping[str, Any]) -> list[str
     for detail in error.errors(include_url=False):
         faults += _describe(detail, data)
     return list(dict.fromkeys(faults))
+
+
+def all_faults(error: ValidationError, data: Mapping[str, Any]) -> list[str]:
+    """Return the faults of `error`, and those that pydantic did not look for because of them.
+
+    A rule over several fields is not asked while one of the fields is wrong. So wrong values are left out, which puts
+    the defaults in their place, and the rest is looked at again.
+    """
+    found = describe_faults(error, data)
+    rest: dict[str, Any] = copy.deepcopy(dict(data))
+    for _ in range(_MAX_ROUNDS):
+        for detail in error.errors(include_url=False):
+            _leave_out(rest, detail)
+        try:
+            RunSettings.model_validate(rest)
+        except ValidationError as next_error:
+            if next_error.errors(include_url=False) == error.errors(include_url=False):
+                break
+            error = next_error
+        else:
+            break
+        hidden = [d for d in error.errors(include_url=False) if d["type"] != "missing"]
+        found += [message for detail in hidden for message in _describe(detail, data)]
+    return list(dict.fromkeys(found))
+
+
+def _leave_out(data: dict[str, Any], detail: ErrorDetails) -> None:
+    """Take the value of a fault out of `data`, where it is a single value; a group as a whole stays."""
+    path, _ = _path_and_parent(detail["loc"], data)
+    *parents, key = path.split(".")
+    node: Any = data
+    for parent in parents:
+        node = node.get(parent) if isinstance(node, dict) else None
+    if isinstance(node, dict) and key in node and not isinstance(node[key], dict):
+        del node[key]
+        if key in _STAND_INS:
+            node[key] = _STAND_INS[key]
 
 
 def _describe(detail: ErrorDetails, data: Mapping[str, Any]) -> list[str]:

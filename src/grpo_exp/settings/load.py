@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,16 +25,20 @@ from pydantic import ValidationError
 
 from grpo_exp import paths
 from grpo_exp.errors import ConfigError
-from grpo_exp.settings.faults import describe_faults, unknown_key
+from grpo_exp.settings.faults import all_faults, unknown_key
 from grpo_exp.settings.run import RunSettings
 
 #: What Hydra raises for a fault of the person who typed the command.
 HYDRA_FAULTS = (CompactHydraException, HydraException, OmegaConfBaseException)
 
 
-def search_path_override() -> str:
-    """Return the Hydra override that makes `sweeps/` a config group."""
-    return f"hydra.searchpath=[file://{paths.sweeps_parent()}]"
+#: `train.yaml` takes the folder around `sweeps/` from this variable: it differs between a checkout and a wheel.
+_SWEEPS_VARIABLE = "GRPO_EXP_SWEEPS_PARENT"
+
+
+def announce_sweeps() -> None:
+    """Make `sweeps/` a config group for every composition in this process."""
+    os.environ[_SWEEPS_VARIABLE] = str(paths.sweeps_parent())
 
 
 def compose(overrides: Sequence[str]) -> DictConfig:
@@ -42,11 +47,16 @@ def compose(overrides: Sequence[str]) -> DictConfig:
     Raises:
         ConfigError: An option, key or spelling is wrong.
     """
+    try:
+        return _compose(overrides)
+    except HYDRA_FAULTS as error:
+        raise explain(error, overrides) from error
+
+
+def _compose(overrides: Sequence[str]) -> DictConfig:
+    announce_sweeps()
     with initialize_config_dir(config_dir=str(paths.config_dir()), version_base="1.3"):
-        try:
-            return hydra_compose("train", overrides=[search_path_override(), *overrides])
-        except HYDRA_FAULTS as error:
-            raise explain(error, overrides) from error
+        return hydra_compose("train", overrides=list(overrides))
 
 
 def to_settings(config: DictConfig) -> RunSettings:
@@ -67,7 +77,7 @@ def validate(data: dict[str, Any]) -> RunSettings:
     try:
         return RunSettings.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(describe_faults(error, data)) from error
+        raise ConfigError(all_faults(error, data)) from error
 
 
 def to_yaml(data: dict[str, Any]) -> str:
@@ -185,8 +195,7 @@ def _key_and_siblings(path: str, overrides: Sequence[str]) -> tuple[str, list[st
     choices = [o for o in overrides if o.partition("=")[0] in groups and "," not in o]
     try:
         OverridesParser.create().parse_overrides(choices)
-        with initialize_config_dir(config_dir=str(paths.config_dir()), version_base="1.3"):
-            node: Any = hydra_compose("train", overrides=choices)
+        node: Any = _compose(choices)
     except HYDRA_FAULTS:
         return path, sorted(groups)
     seen: list[str] = []

@@ -62,7 +62,7 @@ class Priming(Settings):
     """Examples per step."""
     learning_rate: PositiveFloat = 2e-3
     """Peak of the schedule (linear warm-up over 5 % of the steps, then cosine to 0)."""
-    max_operand: Annotated[PositiveInt, Field(ge=9, le=999)] = 29
+    max_operand: Annotated[PositiveInt, Field(ge=9, le=999)] = 49
     """Largest operand in the examples, as `dataset.max_operand`."""
     fraction_right_boxed: Fraction = 0.35
     """Share of examples that are right and boxed."""

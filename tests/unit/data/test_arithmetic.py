@@ -34,7 +34,7 @@ def test_question_and_answer() -> None:
     assert (Problem(7, "-", 12).question, Problem(7, "-", 12).answer) == ("7-12?", -5)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 12345])
+@pytest.mark.parametrize("seed", [0, 12345])
 @pytest.mark.parametrize("max_operand", [9, 29, 99])
 @pytest.mark.parametrize("operations", [("+",), ("-",), ("+", "-")])
 def test_train_and_test_share_no_problem(seed: int, max_operand: int, operations: tuple[str, ...]) -> None:
@@ -122,7 +122,7 @@ def arithmetic(**fields: object) -> ArithmeticDataset:
 
 
 def test_rows_of_a_run() -> None:
-    settings = arithmetic(train_size=50, eval_size=20, system_prompt="Add.")
+    settings = arithmetic(max_operand=29, train_size=50, eval_size=20, system_prompt="Add.")
     data = load_prompts(settings, seed=4, plan=ONE_PROMPT)
     assert (len(data.train), len(data.evaluation)) == (50, 20)
     assert not {str(row.prompt) for row in data.train} & {str(row.prompt) for row in data.evaluation}
@@ -146,8 +146,8 @@ def test_more_held_out_problems_than_exist_are_refused_with_their_number() -> No
     held_out = count_problems("test", max_operand=9, operations=("+",))
     assert held_out < 50
     with pytest.raises(DataError, match=rf"eval_size=200: only {held_out} held-out problems .*eval_size={held_out} or"):
-        load_prompts(arithmetic(max_operand=9, eval_size=200), seed=0, plan=ONE_PROMPT)
-    data = load_prompts(arithmetic(max_operand=9, eval_size=held_out), seed=0, plan=ONE_PROMPT)
+        load_prompts(arithmetic(max_operand=9, train_size=9, eval_size=200), seed=0, plan=ONE_PROMPT)
+    data = load_prompts(arithmetic(max_operand=9, train_size=9, eval_size=held_out), seed=0, plan=ONE_PROMPT)
     assert len(data.evaluation) == held_out
 
 

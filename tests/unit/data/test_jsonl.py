@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,9 @@ def test_i019_three_prompts_are_fewer_than_the_four_of_one_step(tmp_path: Path) 
         load_prompts(settings, seed=0, plan=BatchPlan(prompts_per_step=4, updates_per_batch=1, **plan))
     with pytest.raises(DataError, match=r"fewer than the 8 of one step \(4 prompts a step x 2 updates per batch\)"):
         load_prompts(settings, seed=0, plan=BatchPlan(prompts_per_step=4, updates_per_batch=2, **plan))
-    assert len(load_prompts(settings, seed=0, plan=BatchPlan(prompts_per_step=3, updates_per_batch=1, **plan)).train) == 3
+    assert (
+        len(load_prompts(settings, seed=0, plan=BatchPlan(prompts_per_step=3, updates_per_batch=1, **plan)).train) == 3
+    )
 
 
 # ------------------------------------------------------------------------------------------ reading
@@ -201,7 +204,7 @@ def test_target_becomes_text_or_spellings(target: Any, expected: Any, load: Load
     assert row.target == expected
 
 
-@pytest.mark.parametrize("target", [None, True, {}, {"a": 1}, "", "  ", [], [None]])
+@pytest.mark.parametrize("target", [None, True, {}, {"a": 1}, "", "  ", [], [None], math.nan])
 def test_target_that_is_no_answer_drops_the_row(target: Any, load: Load) -> None:
     assert dict(load([{"prompt": "q", "target": target}, *sums(1)]).dropped) == {"without a target": 1}
 
@@ -260,6 +263,15 @@ def test_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
 def test_fault_in_the_held_out_file_names_the_held_out_setting(load: Load, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"dataset\.eval_path="):
         load(sums(5), eval_path=str(tmp_path / "nothing.jsonl"))
+
+
+def test_unusable_held_out_file_is_judged_by_its_own_rows(load: Load, tmp_path: Path) -> None:
+    """Two training rows are left out; the held-out file has one row, and that without a target."""
+    path = tmp_path / "eval.jsonl"
+    path.write_text(json.dumps({"prompt": "q", "target": None}) + "\n")
+    rows = [*sums(5), {"prompt": "", "target": "1"}, {"prompt": "", "target": "2"}]
+    with pytest.raises(DataError, match=r"none of its 1 rows can be used \(1 without a target\)"):
+        load(rows, eval_path=str(path))
 
 
 # ------------------------------------------------------------------------------------------ held-out rows

@@ -110,8 +110,7 @@ def test_arithmetic_holds_for_every_solvable_combination(plan: Plan) -> None:
                 found = plan(**numbers)
                 assert found.completions_per_step == prompts * group
                 assert (
-                    processes * found.gradient_accumulation_steps * found.per_device_train_batch_size
-                    == prompts * group
+                    processes * found.gradient_accumulation_steps * found.per_device_train_batch_size == prompts * group
                 )
                 assert found.per_device_train_batch_size <= prompts + 1
 

@@ -21,7 +21,9 @@ def test_free_field_passes() -> None:
 
 def test_unknown_field_names_the_nearest() -> None:
     (fault,) = extra_faults({"log_completion": True})
-    assert fault.startswith("trainer.extra.log_completion: is no field of TRL's GRPOConfig; did you mean log_completions?")
+    assert fault.startswith(
+        "trainer.extra.log_completion: is no field of TRL's GRPOConfig; did you mean log_completions?"
+    )
 
 
 @pytest.mark.parametrize(

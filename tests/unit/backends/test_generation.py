@@ -1,0 +1,83 @@
+"""Generation for held-out evaluation: the right completions to the right prompts, and random numbers of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from accelerate import Accelerator
+from transformers import GenerationConfig
+
+from grpo_exp.backends.trl.generation import _to_completion, build_generate
+from grpo_exp.models.tiny import build_model
+from grpo_exp.models.tokenizer import build_tokenizer
+from grpo_exp.settings.model import TinyArchitecture
+
+PROMPTS = [[{"role": "user", "content": text}] for text in ("1+1?", "12+13?", "7+8?")]
+Build = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def build() -> Build:
+    torch.set_num_threads(1)
+    tokenizer = build_tokenizer()
+    shape = TinyArchitecture(
+        num_hidden_layers=1, hidden_size=16, intermediate_size=32, num_attention_heads=2, num_key_value_heads=1
+    )
+    model = build_model(shape, 0)
+    accelerator = Accelerator(cpu=True)
+    config = GenerationConfig(
+        max_new_tokens=8, do_sample=True, pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id
+    )
+
+    def make(batch_size: int = 64, seed: int = 0) -> Any:
+        return build_generate(model, tokenizer, config, accelerator, batch_size=batch_size, seed=seed)
+
+    return make
+
+
+def test_each_prompt_gets_its_samples_in_order(build: Build) -> None:
+    groups = build()(PROMPTS, 3)
+    assert [len(group) for group in groups] == [3, 3, 3]
+    assert all(1 <= completion.num_tokens <= 8 for group in groups for completion in group)
+
+
+def test_samples_are_a_function_of_the_seed(build: Build) -> None:
+    first, again, other = build()(PROMPTS, 3), build()(PROMPTS, 3), build(seed=1)(PROMPTS, 3)
+    assert first == again
+    assert first != other
+
+
+def test_samples_of_one_prompt_differ(build: Build) -> None:
+    """A hundred tokens, nearly uniform: eight equal ones twice in a row would be a miracle."""
+    (group,) = build()(PROMPTS[:1], 4)
+    assert len({completion.text for completion in group}) == 4
+
+
+def test_greedy_is_one_answer_whatever_the_batch_and_the_seed(build: Build) -> None:
+    """Prompts of unequal length: padding must not change the most likely completion."""
+    together = build()(PROMPTS, 1, greedy=True)
+    alone = [build(seed=5)([prompt], 1, greedy=True)[0] for prompt in PROMPTS]
+    assert together == alone
+    assert build(batch_size=2)(PROMPTS, 1, greedy=True) == together
+
+
+def test_training_draws_the_same_numbers_afterwards(build: Build) -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    build()(PROMPTS, 2)
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_completion_ends_with_its_end_token_and_counts_it() -> None:
+    """4, 2, <eos>, <pad>: three tokens, text 42, not cut; without an end it is cut."""
+    tokenizer = build_tokenizer()
+    four, two = tokenizer.encode("42")
+    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    ended = _to_completion(tokenizer, [four, two, end, pad], {end})
+    assert (ended.text, ended.num_tokens, ended.truncated) == ("42", 3, False)
+    cut = _to_completion(tokenizer, [four, two, four], {end})
+    assert (cut.text, cut.num_tokens, cut.truncated) == ("424", 3, True)

@@ -1,0 +1,88 @@
+"""The main command's own decisions: exit codes, where faults are told, being started by a launcher."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+from grpo_exp import train
+
+
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what a command leaves behind in its process."""
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    for name in ("HYDRA_FULL_ERROR", "HF_HUB_DISABLE_TELEMETRY"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    for name in ("RANK", "WORLD_SIZE", "ACCELERATE_MIXED_PRECISION"):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    GlobalHydra.instance().clear()
+
+
+def outcome(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int | str | None, str]:
+    with pytest.raises(SystemExit) as caught:
+        train.main(words)
+    printed = capsys.readouterr()
+    return caught.value.code, printed.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["algorithm=dpao"], "algorithm=dpao: there is no such option; did you mean algorithm=dapo?"),
+        (["trainer.max_step=5"], "trainer.max_step: there is no such setting; did you mean trainer.max_steps"),
+        (["+foo=1"], "foo: there is no such setting"),
+        (["algorithm.temperature=-1"], "algorithm.temperature=-1: must be above 0"),
+        (["reward=math,math_only"], "add --multirun for runs"),
+    ],
+)
+def test_one_fault_ends_with_2_and_one_sentence(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, told = outcome(capsys, *words)
+    assert code == 2
+    head, fault = told.strip().split("\n")
+    assert head == "one fault, nothing was started:"
+    assert message in fault
+    assert "Traceback" not in told
+
+
+def test_two_faults_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = outcome(capsys, "seed=-1", "trainer.learning_rate=fast")
+    assert code == 2
+    head, *faults = told.strip().split("\n")
+    assert head == "2 faults, nothing was started:"
+    assert len(faults) == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "started"),
+    [
+        ({}, False),
+        ({"WORLD_SIZE": "2"}, False),
+        ({"WORLD_SIZE": "2", "RANK": "1"}, True),
+        ({"ACCELERATE_MIXED_PRECISION": "no"}, True),
+    ],
+)
+def test_launcher_is_known_by_its_variables(
+    environment: dict[str, str], started: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert train._started_by_a_launcher() is started
+
+
+@pytest.mark.parametrize("words", [["--multirun", "seed=0,1"], ["-m", "seed=0,1"], ["+sweeps=quick_cpu"]])
+def test_several_runs_inside_a_launcher_are_refused(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    code, told = outcome(capsys, *words)
+    assert code == 2
+    assert "--multirun: cannot run inside accelerate launch" in told
