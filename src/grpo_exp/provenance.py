@@ -24,12 +24,15 @@ _PACKAGES = (
 #: Settings that do not change what is computed; a run keeps its id when they change.
 _NOT_HASHED = ("name", "seed", "output_dir", "resume", "tracker", "health")
 _NOT_HASHED_LAUNCH = ("kind", "main_process_port")
+#: A requeued job finds its server on another node.
+_NOT_HASHED_VLLM = ("server_host", "server_port", "group_port", "server_timeout_seconds")
 
 
 def settings_hash(config: Mapping[str, Any]) -> str:
     """Return 8 hex digits over the settings that decide what a run computes, apart from its seed."""
     kept = {key: value for key, value in config.items() if key not in _NOT_HASHED}
     kept["launch"] = {k: v for k, v in config["launch"].items() if k not in _NOT_HASHED_LAUNCH}
+    kept["vllm"] = {k: v for k, v in config["vllm"].items() if k not in _NOT_HASHED_VLLM}
     text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 

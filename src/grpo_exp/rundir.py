@@ -5,13 +5,15 @@ Everything that a report, a resume or a re-run needs lies here; `result.json` is
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import socket
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -194,17 +196,26 @@ class Lock:
             RunError: Somebody alive owns the run.
         """
         owner = {"host": socket.gethostname(), "pid": os.getpid(), "start": _process_start(os.getpid())}
-        for _ in range(3):  # a stale lock is taken away and the creation tried anew, where others may be quicker
+        with self._alone():
+            self._take_away_if_stale()
             try:
                 descriptor = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-            except FileExistsError:
-                self._take_away_if_stale()
-                continue
+            except FileExistsError:  # on a file system without flock another one can come between
+                raise RunError(f"{self._path}: another process took this run; see grpo-exp show") from None
             with os.fdopen(descriptor, "w") as stream:
                 json.dump(owner, stream)
-            threading.Thread(target=self._beat, name="run-lock-heartbeat", daemon=True).start()
-            return
-        raise RunError(f"{self._path}: another process took this run; look at it with grpo-exp show")
+        threading.Thread(target=self._beat, name="run-lock-heartbeat", daemon=True).start()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one taker at a time look at the owner and act on it: another one's new lock is not thrown away."""
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError):  # some network file systems have no flock
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def release(self) -> None:
         """Give the run free."""
@@ -233,12 +244,7 @@ class Lock:
                 f"{self._path.parent}: this run is going on in process {owner.get('pid')} on "
                 f"{owner.get('host')}; wait for it, stop it, or start another beside it with resume=never"
             )
-        grave = self._path.with_name(f"{self._path.name}.stale.{os.getpid()}")
-        try:
-            self._path.rename(grave)  # only one of several takers gets it
-        except FileNotFoundError:
-            return
-        grave.unlink()
+        self._path.unlink(missing_ok=True)
 
 
 def _is_alive(owner: Mapping[str, Any], age_seconds: float) -> bool:

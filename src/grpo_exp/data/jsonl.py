@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,11 +24,11 @@ def load_jsonl(settings: JsonlDataset) -> PromptData:
     """
     assert settings.path is not None  # JsonlDataset refuses a null path
     dropped: Counter[str] = Counter()
-    rows = _usable_rows(Path(settings.path), settings, dropped)
+    rows = _usable_rows("path", Path(settings.path), settings, dropped)
     if settings.train_size is not None:
         rows = rows[: settings.train_size]
     if settings.eval_path is not None:
-        evaluation = _usable_rows(Path(settings.eval_path), settings, dropped)[: settings.eval_size]
+        evaluation = _usable_rows("eval_path", Path(settings.eval_path), settings, dropped)[: settings.eval_size]
         return PromptData(tuple(rows), tuple(evaluation), dropped)
     held_out = _held_out_keys(rows, settings.eval_size)
     train = tuple(row for row in rows if _key(row) not in held_out)
@@ -45,44 +46,47 @@ def _key(row: PromptRow) -> str:
     return hashlib.sha256(json.dumps(row.prompt, sort_keys=True).encode()).hexdigest()
 
 
-def _usable_rows(path: Path, settings: JsonlDataset, dropped: Counter[str]) -> list[PromptRow]:
+def _usable_rows(key: str, path: Path, settings: JsonlDataset, dropped: Counter[str]) -> list[PromptRow]:
+    """Read one file; `key` is the setting that named it. What is left out is added to `dropped`."""
     usable: list[PromptRow] = []
+    left_out: Counter[str] = Counter()
     total = 0
-    for number, row in _objects(path):
+    for number, row in _objects(key, path):
         if number == 1 or not usable:
             _check_columns(path, row, settings)
         total += 1
         result = _convert(row, settings)
         if isinstance(result, str):
-            dropped[result] += 1
+            left_out[result] += 1
         else:
             usable.append(result)
     if not usable:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "the file is empty"
-        raise DataError(f"dataset.path={path}: none of its {total} rows can be used ({reasons}); correct the file")
+        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items()) or "the file is empty"
+        raise DataError(f"dataset.{key}={path}: none of its {total} rows can be used ({reasons}); correct the file")
+    dropped.update(left_out)
     return usable
 
 
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(key: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
-        with path.open(encoding="utf-8") as stream:
+        with path.open(encoding="utf-8-sig") as stream:
             for number, line in enumerate(stream, start=1):
                 if line.strip():
-                    yield number, _parse(path, number, line)
+                    yield number, _parse(key, path, number, line)
     except OSError as error:
-        raise DataError(f"dataset.path={path}: cannot be read ({error.strerror}); give an existing file") from error
+        raise DataError(f"dataset.{key}={path}: cannot be read ({error.strerror}); give an existing file") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"dataset.path={path}: is not UTF-8 text ({error.reason}); convert it") from error
+        raise DataError(f"dataset.{key}={path}: is not UTF-8 text ({error.reason}); convert it") from error
 
 
-def _parse(path: Path, number: int, line: str) -> dict[str, Any]:
+def _parse(key: str, path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
-        raise DataError(f"dataset.path={path}: line {number} is not JSON ({error.msg}); correct it") from error
+        raise DataError(f"dataset.{key}={path}: line {number} is not JSON ({error.msg}); correct it") from error
     if not isinstance(row, dict):
         raise DataError(
-            f"dataset.path={path}: line {number} is a {type(row).__name__}, not an object; write one object per line"
+            f"dataset.{key}={path}: line {number} is a {type(row).__name__}, not an object; write one object per line"
         )
     return row
 
@@ -125,7 +129,9 @@ def _is_prompt(value: Any) -> bool:
 
 
 def _target_text(value: Any, target_format: str) -> str | None:
-    if value is None or isinstance(value, bool | dict):
+    if value is None or isinstance(value, bool | dict | list):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):  # pandas writes NaN for an empty cell
         return None
     text = str(value).strip()
     if target_format == "gsm8k":

@@ -1,7 +1,7 @@
 """Priming of the built-in policy: supervised steps on formatted answers of a noisy teacher.
 
-The teacher is honest about the form and unreliable about the sums, so the primed policy answers rightly in about
-two cases of five: enough for groups with both right and wrong answers, which is what GRPO learns from.
+The teacher is often wrong and often forgets the box, so the primed policy gives a right and boxed answer in about two
+cases of five: enough for groups with both right and wrong answers, which is what GRPO learns from.
 """
 
 from __future__ import annotations

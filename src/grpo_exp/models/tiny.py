@@ -69,8 +69,8 @@ def build_model(architecture: TinyArchitecture, seed: int) -> Qwen2ForCausalLM:
 def _build_into(folder: Path, settings: TinyModel, on_step: Callable[[int, float], None]) -> None:
     """Prime a model and put it in place whole, or not at all; of two builders at once the first one wins."""
     model, alphabet = build_model(settings.architecture, settings.priming.seed), tokenizer.build_tokenizer()
+    folder.parent.mkdir(parents=True, exist_ok=True)  # first: priming takes a minute
     priming.prime(model, alphabet, settings.priming, on_step=on_step)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         model.save_pretrained(partial)

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from grpo_exp.settings.base import (
     Fraction,
+    NoneText,
     NonNegativeFloat,
     OptionalPositiveFloat,
     PositiveFloat,
@@ -46,7 +47,7 @@ class AlgorithmSettings(Settings):
     """Weighted sum of components before or after normalising."""
     epsilon: Annotated[PositiveFloat, Field(le=10)] = 0.2
     """Lower clip of the ratio: at 1 - epsilon."""
-    epsilon_high: Annotated[OptionalPositiveFloat, Field(le=100)] = None
+    epsilon_high: Annotated[Annotated[PositiveFloat, Field(le=100)] | None, NoneText] = None
     """Upper clip of the ratio: at 1 + epsilon_high; null is epsilon. For cispo an absolute cap (about 5)."""
     delta: OptionalPositiveFloat = None
     """Two-sided clip: upper bound of the unclipped ratio, above 1 + epsilon; null is none."""

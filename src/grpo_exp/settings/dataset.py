@@ -13,8 +13,8 @@ class ArithmeticDataset(Settings):
     """Procedural sums and differences; train and test share no problem, whatever the seed."""
 
     kind: Literal["arithmetic"]
-    max_operand: Annotated[PositiveInt, Field(ge=9, le=999)] = 49
-    """Difficulty: operands are drawn from 0 to this. The built-in policy is primed on 0 to 49."""
+    max_operand: Annotated[PositiveInt, Field(ge=9, le=999)] = 29
+    """Difficulty: operands are drawn from 0 to this. The built-in policy is primed on 0 to 29."""
     operations: tuple[Literal["+", "-"], ...] = ("+",)
     """Operations to draw from. The built-in policy is primed on sums."""
     train_size: PositiveInt = 4000

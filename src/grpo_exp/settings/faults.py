@@ -16,7 +16,14 @@ _TAGS = ("kind", "mode")
 #: Rounds of leaving wrong values out; each finds what the last one hid.
 _MAX_ROUNDS = 4
 #: For fields without a default, while the rest is looked at.
-_STAND_INS = {"learning_rate": 1e-6, "loss_type": "grpo", "scale_rewards": "group", "name": "run", "citation": "-"}
+_STAND_INS = {
+    "learning_rate": 1e-6,
+    "max_completion_length": 20,
+    "loss_type": "grpo",
+    "scale_rewards": "group",
+    "name": "run",
+    "citation": "-",
+}
 _NUMBER_TYPES = {"float_parsing": "a number", "int_parsing": "a whole number", "int_from_float": "a whole number",
                  "float_type": "a number", "int_type": "a whole number", "finite_number": "a finite number",
                  "bool_parsing": "true or false", "bool_type": "true or false"}  # fmt: skip
@@ -75,7 +82,10 @@ def _leave_out(data: dict[str, Any], detail: ErrorDetails) -> None:
 def _describe(detail: ErrorDetails, data: Mapping[str, Any]) -> list[str]:
     path, parent = _path_and_parent(detail["loc"], data)
     kind, context = detail["type"], detail.get("ctx", {})
-    given = f"{path}={_show(detail['input'])}"
+    value = detail["input"]
+    if kind == "union_tag_invalid":  # pydantic reports the whole group; the user typed its tag
+        path, value = f"{path}.{context['discriminator'].strip(chr(39))}", context["tag"]
+    given = f"{path}={_show(value)}"
     if kind == "value_error":
         text = str(context.get("error", detail["msg"]))
         return [_own_sentence(path, line, detail["input"]) for line in text.splitlines()]
@@ -85,7 +95,7 @@ def _describe(detail: ErrorDetails, data: Mapping[str, Any]) -> list[str]:
         return [f"{path}: is missing and has no default; add {path}=VALUE"]
     if kind in {"literal_error", "union_tag_invalid", "enum"}:
         expected = str(context.get("expected") or context.get("expected_tags"))
-        return [f"{given}: must be one of {expected}{did_you_mean(detail['input'], _quoted(expected))}"]
+        return [f"{given}: must be one of {expected}{did_you_mean(value, _quoted(expected))}"]
     if kind in _NUMBER_TYPES:
         return [f"{given}: {_NUMBER_TYPES[kind]} is wanted; for example {path}={_example(kind)}"]
     if kind in {"greater_than_equal", "greater_than", "less_than_equal", "less_than"}:

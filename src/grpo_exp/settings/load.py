@@ -97,7 +97,9 @@ def resolve(config: DictConfig) -> dict[str, Any]:
             OmegaConf.select(config, path, throw_on_missing=True)
         except InterpolationResolutionError as error:
             raw = OmegaConf.to_container(config, resolve=False)
-            faults.append(f"{path}={_raw_value(raw, path)}: {error.msg}; correct the name inside ${{...}}")
+            faults.append(
+                f"{path}={_raw_value(raw, path)}: {str(error.msg).splitlines()[0]}; correct the name inside ${{...}}"
+            )
         except OmegaConfBaseException:
             faults.append(f"{path}: has no value; add {path}=VALUE")
     if faults:
@@ -185,6 +187,9 @@ def _known_composition_fault(text: str, overrides: Sequence[str]) -> str | None:
         r"Could not delete from config\. '([^']+)' does not exist", text
     )
     if match:
+        if match.group(1).startswith("trainer.extra."):
+            given = next((o for o in overrides if o.startswith(f"{match.group(1)}=")), f"{match.group(1)}=VALUE")
+            return f"{given}: trainer.extra is empty, so a field of TRL is added to it; write +{given}"
         return unknown_key(*_key_and_siblings(match.group(1), overrides))
     return None
 

@@ -51,22 +51,22 @@ class Priming(Settings):
     """Supervised priming of the built-in policy on answers of a noisy teacher.
 
     GRPO can only reinforce what is sampled now and then, so the model must have seen the format. The teacher
-    is right in a third of the cases only: what GRPO adds afterwards is visible.
+    gives a right and boxed answer in less than half of the cases: what GRPO adds afterwards is visible.
     """
 
     seed: NonNegativeInt = 0
     """Seed of weights, problems and noise. Apart from the run's seed: all seeds start from one policy."""
-    steps: PositiveInt = 600
+    steps: PositiveInt = 400
     """Optimizer steps."""
     batch_size: PositiveInt = 64
     """Examples per step."""
     learning_rate: PositiveFloat = 2e-3
     """Peak of the schedule (linear warm-up over 5 % of the steps, then cosine to 0)."""
-    max_operand: Annotated[PositiveInt, Field(ge=9, le=999)] = 49
+    max_operand: Annotated[PositiveInt, Field(ge=9, le=999)] = 29
     """Largest operand in the examples, as `dataset.max_operand`."""
-    fraction_right_boxed: Fraction = 0.35
+    fraction_right_boxed: Fraction = 0.42
     """Share of examples that are right and boxed."""
-    fraction_right_unboxed: Fraction = 0.25
+    fraction_right_unboxed: Fraction = 0.42
     """Share that is right but not boxed: no answer in the sense of the reward. The rest is wrong and boxed."""
 
     @model_validator(mode="after")
@@ -74,7 +74,8 @@ class Priming(Settings):
         total = self.fraction_right_boxed + self.fraction_right_unboxed
         if total > 1:
             raise ValueError(
-                f"fraction_right_boxed + fraction_right_unboxed is {total}, above 1; they are shares of the examples"
+                f"fraction_right_boxed, fraction_right_unboxed: their sum is {total:g}, above 1; they are shares of "
+                "the examples, so lower one"
             )
         return self
 
@@ -85,6 +86,8 @@ class TinyModel(Settings):
     kind: Literal["tiny"]
     learning_rate: PositiveFloat = 1e-4
     """Default of `trainer.learning_rate` for this model."""
+    max_completion_length: PositiveInt = 20
+    """Default of `trainer.max_completion_length`, in tokens; the longest right answer takes 15."""
     max_micro_batch: PositiveInt = 256
     """Most completions in one forward pass, where `trainer.per_device_train_batch_size` is null."""
     architecture: TinyArchitecture = TinyArchitecture()
@@ -101,6 +104,8 @@ class LocalModel(Settings):
     """Folder with config.json, weights and tokenizer, or a hub id."""
     learning_rate: PositiveFloat = 1e-6
     """Default of `trainer.learning_rate`: 1e-6 is the usual rate of full fine-tuning with GRPO."""
+    max_completion_length: PositiveInt = 1024
+    """Default of `trainer.max_completion_length`, in tokens."""
     max_micro_batch: PositiveInt = 8
     """Most completions in one forward pass, where `trainer.per_device_train_batch_size` is null."""
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"

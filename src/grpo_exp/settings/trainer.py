@@ -21,7 +21,7 @@ from grpo_exp.settings.base import (
 class TrainerSettings(Settings):
     """Length, batch and optimizer of a run."""
 
-    max_steps: PositiveInt = 100
+    max_steps: PositiveInt = 70
     """Optimizer steps; the x axis of every curve."""
     prompts_per_step: OptionalPositiveInt = 32
     """Prompts per optimizer step, over all processes. Give this or completions_per_step."""
@@ -29,8 +29,8 @@ class TrainerSettings(Settings):
     """Completions per optimizer step, over all processes; must divide by num_generations."""
     per_device_train_batch_size: OptionalPositiveInt = None
     """Completions in one forward pass on one device; null is the most that divides, to model.max_micro_batch."""
-    max_completion_length: PositiveInt = 32
-    """Longest completion, in tokens."""
+    max_completion_length: PositiveInt
+    """Longest completion, in tokens; the default comes from the model."""
     learning_rate: Annotated[PositiveFloat, Field(le=1)]
     """Peak learning rate of AdamW; the default comes from the model."""
     lr_scheduler_type: Literal["constant", "constant_with_warmup", "linear", "cosine"] = "constant_with_warmup"

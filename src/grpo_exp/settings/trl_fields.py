@@ -50,6 +50,7 @@ OWNED = {
     "adam_beta2": "trainer.adam_beta2",
     "max_grad_norm": "trainer.max_grad_norm",
     "gradient_checkpointing": "trainer.gradient_checkpointing",
+    "activation_checkpointing": "trainer.gradient_checkpointing",
     "use_vllm": "vllm=colocate or vllm=server",
     "vllm_mode": "vllm=colocate or vllm=server",
     "vllm_importance_sampling_correction": "vllm.importance_sampling_correction",

@@ -32,17 +32,17 @@ def kind(answer: str, right: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "share"), [("right boxed", 0.35), ("right bare", 0.25), ("wrong boxed", 0.40), ("wrong bare", 0.0)]
+    ("name", "share"), [("right boxed", 0.42), ("right bare", 0.42), ("wrong boxed", 0.16), ("wrong bare", 0.0)]
 )
 def test_shares_of_the_teacher(name: str, share: float) -> None:
-    """4000 draws: 0.35 +- 4 sqrt(0.35 x 0.65 / 4000) = 0.35 +- 0.030, and so on; wrong and bare never."""
+    """4000 draws: 0.42 +- 4 sqrt(0.42 x 0.58 / 4000) = 0.42 +- 0.031, and so on; wrong and bare never."""
     kinds = [kind(answer, 19) for answer in answers(Problem(7, "+", 12), COUNT)]
     bound = 4 * math.sqrt(share * (1 - share) / COUNT)
     assert abs(kinds.count(name) / COUNT - share) <= bound
 
 
 def test_wrong_answers_slip_by_one_or_ten_equally_often() -> None:
-    """About 1600 wrong ones, four slips: 400 each, 4 sqrt(1600 x 3/16) = 69 apart at most."""
+    """About 640 wrong ones, four slips: 160 each, 4 sqrt(640 x 3/16) = 44 apart at most."""
     wrong = [int(found[3]) - 19 for a in answers(Problem(7, "+", 12), COUNT) if (found := ANSWER.fullmatch(a))]
     counts = {slip: wrong.count(slip) for slip in set(wrong) - {0}}
     assert set(counts) == {-10, -1, 1, 10}

@@ -10,6 +10,13 @@ from trl.trainer.grpo_config import GRPOConfig
 from grpo_exp.settings.batching import BatchPlan
 from grpo_exp.settings.run import RunSettings
 
+#: transformers 5.24 renamed the switch; given under its new name it warns of nothing.
+_CHECKPOINTING = (
+    "activation_checkpointing"
+    if "activation_checkpointing" in GRPOConfig.__dataclass_fields__
+    else "gradient_checkpointing"
+)
+
 
 def build_arguments(settings: RunSettings, plan: BatchPlan, *, output_dir: Path, use_cpu: bool) -> GRPOConfig:
     """Build TRL's arguments.
@@ -68,7 +75,7 @@ def _optimizer(settings: RunSettings) -> dict[str, Any]:
         "adam_beta1": trainer.adam_beta1,
         "adam_beta2": trainer.adam_beta2,
         "max_grad_norm": trainer.max_grad_norm,
-        "gradient_checkpointing": trainer.gradient_checkpointing,
+        _CHECKPOINTING: trainer.gradient_checkpointing,
     }
 
 

@@ -44,6 +44,8 @@ def to_metrics(logs: Mapping[str, Any]) -> dict[str, float]:
     for key, value in logs.items():
         if key in _LEFT_OUT or isinstance(value, str) or value is None:
             continue
+        if key == "completions/mean_terminated_length" and value == 0:  # none ended: TRL's 0 stands for nothing
+            continue
         number = float(value)
         if math.isnan(number) and key not in {"loss", "grad_norm"}:
             continue
