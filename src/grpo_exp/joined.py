@@ -68,11 +68,13 @@ def _compose(words: Sequence[str], world_size: int) -> RunRequest:
 
 def _broadcast(message: tuple[int, str | None] | None) -> tuple[int, str | None]:
     """Hand rank 0's message to all."""
+    import torch
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
     box: list[Any] = [message]
-    if PartialState().num_processes > 1:
+    # On a CPU the processes find each other only when told that it is one.
+    if PartialState(cpu=not torch.cuda.is_available()).num_processes > 1:
         broadcast_object_list(box)
     return box[0]
 

@@ -68,7 +68,7 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: _SilentObse
     use_cpu = _prepare_process(settings)
     from grpo_exp.backends.trl.training import run_training  # torch and TRL, only now
 
-    _check_world_size(settings)
+    _check_world_size(settings, use_cpu=use_cpu)
     plan = solve_batch(settings)
     data = load_prompts(settings.dataset, seed=settings.seed, plan=plan)
     observer.on_data(data.fingerprint(), data.dropped)
@@ -102,10 +102,10 @@ def _prepare_process(settings: RunSettings) -> bool:
     return settings.launch.device == "cpu" or not has_gpu
 
 
-def _check_world_size(settings: RunSettings) -> None:
+def _check_world_size(settings: RunSettings, *, use_cpu: bool) -> None:
     from accelerate import PartialState
 
-    found, wanted = PartialState().num_processes, settings.launch.num_processes
+    found, wanted = PartialState(cpu=use_cpu).num_processes, settings.launch.num_processes
     if found != wanted:
         raise RunError(
             f"launch.num_processes={wanted}: {found} worker process(es) came together; the batch was solved "
