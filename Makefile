@@ -11,6 +11,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+# One test process per core; the tests of one file share what they built, so they stay together.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
 # What the caller's shell has set up must not matter.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -45,8 +47,8 @@ run: setup ## Train the built-in model with DAPO; more settings in ARGS, e.g. AR
 	@$(BIN)/python -m grpo_exp.train algorithm=dapo reward=math $(ARGS)
 
 test: setup ## Run the tests, without those marked long, gpu, vllm or slurm; e.g. ARGS='tests/unit -x'.
-	@echo "test: $(BIN)/python -m pytest $(ARGS)"
-	@$(BIN)/python -m pytest $(ARGS)
+	@echo "test: $(PYTEST) $(ARGS)"
+	@$(PYTEST) $(ARGS)
 
 test-long: setup ## Run the tests that take minutes each (marker long).
 	@echo "test-long: $(BIN)/python -m pytest -m long $(ARGS)"
@@ -60,5 +62,5 @@ check: setup ## Run what CI runs, all of it even if a part fails: ruff, format, 
 	step $(BIN)/python -m pyright; \
 	step $(BIN)/lint-imports; \
 	[ -z "$$failed" ] || echo "check: failed before the tests:$$failed" >&2; \
-	step $(BIN)/python -m pytest; \
+	step $(PYTEST); \
 	[ -z "$$failed" ]

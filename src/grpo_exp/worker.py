@@ -89,12 +89,12 @@ def _prepare_process(settings: RunSettings) -> bool:
     # soon as anything else wants a core; this many spins cost nothing on an idle machine.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     import torch
-    import transformers
+
+    from grpo_exp.models.load import quiet_libraries
 
     count = settings.launch.threads_per_process
     torch.set_num_threads(count or max(1, len(os.sched_getaffinity(0)) // settings.launch.num_processes))
-    transformers.utils.logging.set_verbosity_warning()
-    transformers.utils.logging.disable_progress_bar()
+    quiet_libraries()
     warnings.simplefilter("default")
     has_gpu = torch.cuda.is_available()
     if settings.launch.device == "cuda" and not has_gpu:

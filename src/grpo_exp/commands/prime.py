@@ -17,8 +17,10 @@ def main(words: Sequence[str]) -> int:
     settings = load.to_settings(load.compose(words)).model
     if settings.kind != "tiny":
         raise ConfigError(f"model={settings.kind}: only the built-in policy is primed; leave out model=...")
-    from grpo_exp.models.tiny import cached_folder, load_tiny  # torch, only now
+    from grpo_exp.models.load import quiet_libraries  # torch, only now
+    from grpo_exp.models.tiny import cached_folder, load_tiny
 
+    quiet_libraries()
     console, folder = build_console(), cached_folder(settings)
     if folder.is_dir():
         console.print(f"{folder} exists already", soft_wrap=True)

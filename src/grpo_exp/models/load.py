@@ -6,12 +6,19 @@ from collections.abc import Callable
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
 
 from grpo_exp.errors import ConfigError
 from grpo_exp.models.tiny import load_tiny
 from grpo_exp.settings.model import LocalModel, ModelSettings
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def quiet_libraries() -> None:
+    """Leave warnings of transformers and drop its progress bars: progress is shown by us."""
+    transformers_logging.set_verbosity_warning()
+    transformers_logging.disable_progress_bar()
 
 
 def load_policy(

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,6 +34,23 @@ MAX_SECONDS_BETWEEN_LINES = 60.0
 #: The remaining time is judged by this many steps.
 NUM_RECENT_STEPS = 20
 BAR_WIDTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """What a run is doing when it is not training; `total` is 0 where parts are not counted."""
+
+    name: str
+    done: int
+    total: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.name} {self.done}/{self.total}" if self.total else self.name
+
+    @property
+    def quarter(self) -> int:
+        return 4 * self.done // self.total if self.total else 0
 
 
 class ProgressView:
@@ -67,7 +85,7 @@ class ProgressView:
         self._header: list[str] = []
         self._recent: deque[tuple[int, float]] = deque(maxlen=NUM_RECENT_STEPS + 1)
         self._lock = threading.RLock()
-        self._phase = ""
+        self._phase: _Phase | None = None
         self._live: Live | None = None
 
     def update(self, record: MetricsRecord) -> None:
@@ -77,7 +95,7 @@ class ProgressView:
             if any(name.startswith("train/") for name in metrics):
                 self._take(record)
                 if self._console.is_terminal:
-                    self._phase = ""
+                    self._phase = None
                     self._refresh()
                 elif self._is_line_due(record):
                     self._print_line(record)
@@ -92,7 +110,8 @@ class ProgressView:
     def phase(self, name: str, done: int = 0, total: int = 0) -> None:
         """Say what the run is doing when it is not training, such as preparing the model.
 
-        On a terminal below the table, until the next training step; elsewhere one line for each new name.
+        On a terminal below the table, with a bar where parts are counted, until the next training step; elsewhere one
+        line for each new name and each further quarter.
 
         Args:
             name: What is going on.
@@ -100,18 +119,18 @@ class ProgressView:
             total: All parts; 0 if they are not counted.
         """
         with self._lock:
-            text = f"{name} {done}/{total}" if total else name
+            before, self._phase = self._phase, _Phase(name, done, total)
             if self._console.is_terminal:
-                self._phase = text
                 self._refresh()
-            elif name != self._phase:
-                self._phase = name
-                self.message(name)
+            elif before is None or name != before.name or self._phase.quarter > before.quarter:
+                self.message(self._phase.text)
 
     def close(self) -> None:
         """Leave the last state on the screen; calling it twice does no harm."""
         with self._lock:
             if self._live is not None:
+                self._phase = None  # nothing is going on any more
+                self._refresh()
                 self._live.stop()
                 self._live = None
             elif not (self._console.is_terminal or self._latest is self._printed):
@@ -175,12 +194,16 @@ class ProgressView:
                 table.add_row(*self._cells(self._first)[:-1], style="dim")
             table.add_row(*self._cells(self._latest)[:-1])
             bar = Table.grid(padding=(0, 2, 0, 0))
-            width = max(10, min(BAR_WIDTH, self._console.width - 20))
-            bar.add_row(ProgressBar(self._total_steps, self._latest["step"], width=width), f"ETA {self._eta()}")
+            bar.add_row(self._bar(self._total_steps, self._latest["step"]), f"ETA {self._eta()}")
             parts = [table, bar]
-        if self._phase:
-            parts.append(Text(self._phase, no_wrap=True, overflow="ellipsis"))
+        if self._phase is not None:
+            parts.append(Text(self._phase.text, no_wrap=True, overflow="ellipsis"))
+            if self._phase.total:
+                parts.append(self._bar(self._phase.total, self._phase.done))
         return Group(*parts)
+
+    def _bar(self, total: int, done: int) -> ProgressBar:
+        return ProgressBar(total, done, width=max(10, min(BAR_WIDTH, self._console.width - 20)))
 
     def _is_line_due(self, record: MetricsRecord) -> bool:
         if self._printed is None or record["step"] >= self._total_steps:

@@ -109,10 +109,29 @@ def test_evaluations_and_phases_and_messages_are_lines() -> None:
     view.message("[not markup]")
     view.close()
     assert out.getvalue().splitlines() == [
-        "preparing the model",
+        "preparing the model 1/2",
+        "preparing the model 2/2",
         "step 0: held-out accuracy 0.250, greedy 0.500",
         "[not markup]",
     ]
+
+
+def test_a_counted_phase_is_a_line_for_each_quarter() -> None:
+    """400 parts: the first one, then 100, 200, 300 and 400."""
+    view, out = plain_view(10)
+    for done in range(1, 401):
+        view.phase("priming", done, 400)
+    assert out.getvalue().splitlines() == [f"priming {done}/400" for done in (1, 100, 200, 300, 400)]
+
+
+def test_a_counted_phase_is_a_bar_on_a_terminal() -> None:
+    """Half of the parts are done: the bar of 60 cells has 30 full ones."""
+    out = io.StringIO()
+    view = ProgressView(10, ["correctness"], Console(file=out, width=80, force_terminal=True, color_system=None))
+    view.phase("priming", 200, 400)
+    drawn = out.getvalue().rpartition("priming 200/400")[2]
+    view.close()
+    assert drawn.count("\u2501") == 30
 
 
 def test_a_terminal_gets_a_table_that_is_updated_in_place() -> None:
