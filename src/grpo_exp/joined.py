@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from grpo_exp.composition import RunRequest, build_request
 from grpo_exp.console import build_console
@@ -18,7 +17,7 @@ from grpo_exp.errors import ConfigError, ExitCode
 from grpo_exp.rundir import RunDirectory
 from grpo_exp.runner import adopt, conclude
 from grpo_exp.settings import load
-from grpo_exp.worker import run_worker
+from grpo_exp.worker import broadcast_from_main, run_worker
 
 
 def run_joined(words: Sequence[str], *, world_size: int) -> int:
@@ -30,19 +29,19 @@ def run_joined(words: Sequence[str], *, world_size: int) -> int:
     """
     rank = int(os.environ.get("RANK", "0"))
     if rank != 0:
-        code, folder = _broadcast(None)
+        code, folder = broadcast_from_main(None)
         if folder is not None:
             _run_quietly(RunDirectory(Path(folder)), rank)
         return code
     try:
         adopted = adopt(_compose(words, world_size), build_console())
     except ConfigError:
-        _broadcast((int(ExitCode.WRONG_CONFIG), None))
+        broadcast_from_main((int(ExitCode.WRONG_CONFIG), None))
         raise
     if isinstance(adopted, int):
-        _broadcast((adopted, None))
+        broadcast_from_main((adopted, None))
         return adopted
-    _broadcast((int(ExitCode.COMPLETED), str(adopted.directory.path)))
+    broadcast_from_main((int(ExitCode.COMPLETED), str(adopted.directory.path)))
     with adopted.owned():
         _run_quietly(adopted.directory, rank)
     return conclude(adopted.directory, adopted.settings, build_console())
@@ -64,19 +63,6 @@ def _compose(words: Sequence[str], world_size: int) -> RunRequest:
             f"{world_size} process(es); use launch.num_processes={world_size}, or leave it out"
         )
     return request
-
-
-def _broadcast(message: tuple[int, str | None] | None) -> tuple[int, str | None]:
-    """Hand rank 0's message to all."""
-    import torch
-    from accelerate import PartialState
-    from accelerate.utils import broadcast_object_list
-
-    box: list[Any] = [message]
-    # On a CPU the processes find each other only when told that it is one.
-    if PartialState(cpu=not torch.cuda.is_available()).num_processes > 1:
-        broadcast_object_list(box)
-    return box[0]
 
 
 def _run_quietly(directory: RunDirectory, rank: int) -> None:

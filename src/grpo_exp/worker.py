@@ -113,6 +113,19 @@ def _check_world_size(settings: RunSettings, *, use_cpu: bool) -> None:
         )
 
 
+def broadcast_from_main(message: Any) -> Any:
+    """Hand the main process's message to all processes; each of them calls this."""
+    import torch
+    from accelerate import PartialState
+    from accelerate.utils import broadcast_object_list
+
+    box: list[Any] = [message]
+    # On a CPU the processes find each other only when told that it is one.
+    if PartialState(cpu=not torch.cuda.is_available()).num_processes > 1:
+        broadcast_object_list(box)
+    return box[0]
+
+
 def _write_failure(directory: RunDirectory, error: BaseException, seconds: float) -> None:
     code = ExitCode.WRONG_CONFIG if isinstance(error, ConfigError) else ExitCode.FAILED
     reason = str(error) if isinstance(error, ConfigError | RunError) else f"{type(error).__name__}: {error}"
