@@ -54,8 +54,6 @@ def build_environment(settings: LaunchSettings) -> dict[str, str]:
         OWNER_VARIABLE: str(os.getpid()),
         "OMP_NUM_THREADS": str(threads),
         "TOKENIZERS_PARALLELISM": "false",
-        # An accelerate configuration of the user must not change what was asked for here.
-        "ACCELERATE_CONFIG_FILE": "",
         "PYTHONUNBUFFERED": "1",
     }
     if uses_cpu(settings):

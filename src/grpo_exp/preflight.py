@@ -37,6 +37,7 @@ def prepare(settings: RunSettings) -> Prepared:
     faults = [
         *extra_faults(settings.trainer.extra),
         *_length_faults(settings),
+        *_model_faults(settings),
         *_vllm_faults(settings),
         *_folder_faults(Path(settings.output_dir)),
     ]
@@ -72,6 +73,17 @@ def _length_faults(settings: RunSettings) -> list[str]:
         f"trainer.max_completion_length={wanted}: the model reads at most {limit} tokens, prompt included; "
         f"use a value well below, or raise model.architecture.max_position_embeddings"
     ]
+
+
+def _model_faults(settings: RunSettings) -> list[str]:
+    """Look whether the folder holds a model; what is no path on this machine may be a hub id."""
+    if settings.model.kind != "local" or settings.model.path is None:
+        return []
+    text = settings.model.path
+    folder = Path(text).expanduser()
+    if (folder / "config.json").is_file() or (not folder.exists() and not text.startswith(("/", ".", "~"))):
+        return []
+    return [f"model.path={text}: holds no config.json; give a folder written by save_pretrained"]
 
 
 def _vllm_faults(settings: RunSettings) -> list[str]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_exp.errors import RunError
+from grpo_exp.errors import ConfigError, RunError
 
 #: A lock on another host is stale when its heartbeat is older than this; ours beats every HEARTBEAT_SECONDS.
 STALE_SECONDS = 120.0
@@ -146,10 +146,10 @@ class RunDirectory:
         """Return the resolved settings.
 
         Raises:
-            RunError: The folder holds no run.
+            ConfigError: The folder holds no run.
         """
         if not self.config_json.is_file():
-            raise RunError(f"{self.path}: holds no config.json, so it is not a run folder; give the folder of a run")
+            raise ConfigError(f"{self.path}: holds no config.json, so it is not a run folder; give the folder of a run")
         return json.loads(self.config_json.read_text())
 
     def add_event(self, kind: str, text: str, **fields: Any) -> None:
@@ -170,6 +170,7 @@ def write_text(path: Path, text: str) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w") as stream:
+            os.fchmod(descriptor, 0o644)  # mkstemp made it private; a group looks at its runs together
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())

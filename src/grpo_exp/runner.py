@@ -25,6 +25,7 @@ from grpo_exp.reporting.summary import print_summary
 from grpo_exp.rundir import Lock, RunDirectory, find_or_create, write_json, write_text
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.tracking.build import build_tracker
+from grpo_exp.tracking.metrics_log import read_metrics
 from grpo_exp.worker import run_worker
 
 _POLL_SECONDS = 0.2
@@ -78,14 +79,20 @@ def adopt(request: RunRequest, console: Console) -> Adopted | int:
     """
     prepared = prepare(request.settings)
     directory = open_directory(request.settings)
-    finished = finished_code(directory, request.settings, console)
-    if finished is not None:
-        return finished
     lock = Lock(directory)
     try:
         lock.acquire()
     except RunError as error:
         raise ConfigError(str(error)) from error
+    # Asked as the owner: another process may have finished the run a moment ago.
+    try:
+        finished = finished_code(directory, prepared, request.settings, console)
+    except BaseException:
+        lock.release()
+        raise
+    if finished is not None:
+        lock.release()
+        return finished
     write_run_files(directory, request)
     introduce(directory, prepared, request.settings, console)
     return Adopted(directory, request.settings, lock)
@@ -108,11 +115,21 @@ def open_directory(settings: RunSettings) -> RunDirectory:
         raise ConfigError(str(error)) from error
 
 
-def finished_code(directory: RunDirectory, settings: RunSettings, console: Console) -> int | None:
-    """Show the result of a run that needs no more work and return its exit code, else None."""
+def finished_code(directory: RunDirectory, prepared: Prepared, settings: RunSettings, console: Console) -> int | None:
+    """Show the result of a run that needs no more work and return its exit code, else None.
+
+    Raises:
+        ConfigError: The run saw other data than there are now.
+    """
     result = directory.read_result()
     if result is None or result["exit_code"] not in {ExitCode.COMPLETED, ExitCode.ENDED_BY_RULE}:
         return None
+    seen = json.loads(directory.provenance.read_text()).get("dataset_fingerprint")
+    if seen is not None and seen != prepared.data.fingerprint():
+        raise ConfigError(
+            f"{directory.path}: this run is done, on data that have changed since; start another beside it with "
+            "resume=never"
+        )
     console.print(f"This run is done already ({result['reason']}). To run it again: resume=never")
     return conclude(directory, settings, console)
 
@@ -150,7 +167,8 @@ def conclude(directory: RunDirectory, settings: RunSettings, console: Console) -
     """Print the end of a run and return its exit code."""
     result = directory.read_result()
     assert result is not None  # both ways of running write one
-    tracker = build_tracker(settings.tracker, Path(settings.output_dir), directory.path)
+    tracked = directory.tracker.exists()
+    tracker = build_tracker(settings.tracker, Path(settings.output_dir), directory.path) if tracked else None
     print_summary(
         result,
         console,
@@ -178,14 +196,15 @@ def read_events(directory: RunDirectory) -> list[dict[str, Any]]:
 
 
 def _work_launched(directory: RunDirectory, settings: RunSettings, live: LiveRun) -> None:
-    workers = WorkerGroup(settings.launch, directory)
-    with _stop_on_signal(directory, live, kill=workers.kill):
+    workers: list[WorkerGroup] = []
+    with _stop_on_signal(directory, live, kill=lambda: [group.kill() for group in workers]):
+        workers.append(WorkerGroup(settings.launch, directory))
         try:
-            while workers.poll() is None:
+            while workers[0].poll() is None:
                 live.refresh()
                 time.sleep(_POLL_SECONDS)
         finally:
-            workers.kill()
+            workers[0].kill()
 
 
 def _work_inline(directory: RunDirectory, live: LiveRun) -> None:
@@ -239,15 +258,15 @@ def _lost_result(directory: RunDirectory) -> dict[str, Any]:
     """Return the result of a run whose workers ended without writing one: killed, or out of memory."""
     stopped = directory.stop_file.exists()
     reason = "ended before the workers could write a result" if stopped else last_error_line(directory)
+    records = read_metrics(directory.metrics) if directory.metrics.exists() else []
+    steps = max((record["step"] for record in records), default=0)
     return {"status": "stopped" if stopped else "failed", "resumable": False, "reason": reason,
-            "exit_code": int(ExitCode.FAILED), "steps": 0, "eval": {}, "wall_seconds": None}  # fmt: skip
+            "exit_code": int(ExitCode.FAILED), "steps": steps, "eval": {}, "wall_seconds": None}  # fmt: skip
 
 
 def last_error_line(directory: RunDirectory) -> str:
-    """Return the last line of the workers' log that looks like an error, else the last line at all."""
-    try:
-        lines = [line.strip() for line in directory.worker_log.read_text(errors="replace").splitlines() if line.strip()]
-    except FileNotFoundError:
-        lines = []
+    """Return the last line of the workers' logs that looks like an error, or say that there is none."""
+    texts = [path.read_text(errors="replace") for path in sorted(directory.attempt_logs.glob("worker*.log"))]
+    lines = [line.strip() for text in texts for line in text.splitlines()]
     errors = [line for line in lines if "Error" in line.partition(":")[0] and not line.startswith("raise ")]
-    return (errors or lines or ["the workers ended without a word; were they killed, or out of memory?"])[-1]
+    return errors[-1] if errors else "the workers ended without an error message: killed, or out of memory?"

@@ -27,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ConfigError as error:
         _print_faults(error)
         code = ExitCode.WRONG_CONFIG
+    except KeyboardInterrupt:  # before the workers were started: there is nothing to stop
+        print("stopped before anything was started", file=sys.stderr)
+        code = ExitCode.FAILED
     except BrokenPipeError:  # the reader of `--cfg job | head` has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = ExitCode.COMPLETED
@@ -48,9 +51,11 @@ def _run_with_hydra(words: list[str]) -> int:
     from grpo_exp.settings import load
 
     codes: list[int] = []
+    started: list[bool] = []
 
     @hydra.main(config_path=str(paths.config_dir()), config_name="train", version_base="1.3")
     def task(config: DictConfig) -> int:
+        started.append(True)
         try:
             codes.append(_run_one(config, list(HydraConfig.get().overrides.task)))
         except ConfigError as error:  # told here: Hydra would add a line of its own, and end a multirun
@@ -66,6 +71,12 @@ def _run_with_hydra(words: list[str]) -> int:
         task()
     except load.HYDRA_FAULTS as error:
         raise load.explain(error, words) from error
+    except (ValueError, OSError) as error:
+        if started:
+            raise
+        # Hydra's own: a group that is set to null or a number, a sweep folder that cannot be made.
+        text = str(error).partition(chr(10))[0]
+        raise ConfigError(f"{' '.join(words)}: {text}; see --help for the groups and their options") from error
     return max(codes, default=int(ExitCode.COMPLETED))
 
 

@@ -33,6 +33,10 @@ OWNER_VARIABLE = "GRPO_EXP_OWNER_PID"
 _TRACKER_TIMEOUT_SECONDS = 60.0
 
 
+class StopRequestedError(RunError):
+    """The run was asked to stop before its first step."""
+
+
 def main() -> None:
     """Run the worker for the run directory in the first argument."""
     run_worker(RunDirectory(Path(sys.argv[1])))
@@ -75,11 +79,9 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: _SilentObse
     outcome = run_training(settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu)
     result: dict[str, Any] = {"status": "completed", "resumable": False, "reason": "all steps done"}
     exit_code = ExitCode.COMPLETED
-    if outcome.stopped:
-        reason = observer.stop_reason or "another process stopped"
-        ended_by_rule = observer.health_stop
-        result |= {"status": "stopped", "reason": reason}
-        exit_code = ExitCode.ENDED_BY_RULE if ended_by_rule else ExitCode.FAILED
+    if outcome.stopped or observer.health_stop:
+        result |= {"status": "stopped", "reason": observer.stop_reason or "another process stopped"}
+        exit_code = ExitCode.ENDED_BY_RULE if observer.health_stop else ExitCode.FAILED
     return {**result, "exit_code": int(exit_code), "steps": outcome.steps, "eval": outcome.evaluation}
 
 
@@ -128,10 +130,11 @@ def broadcast_from_main(message: Any) -> Any:
 
 def _write_failure(directory: RunDirectory, error: BaseException, seconds: float) -> None:
     code = ExitCode.WRONG_CONFIG if isinstance(error, ConfigError) else ExitCode.FAILED
+    status = "stopped" if isinstance(error, StopRequestedError) else "failed"
     reason = str(error) if isinstance(error, ConfigError | RunError) else f"{type(error).__name__}: {error}"
     write_json(
         directory.result,
-        {"status": "failed", "resumable": False, "reason": reason, "exit_code": int(code), "steps": 0, "eval": {},
+        {"status": status, "resumable": False, "reason": reason, "exit_code": int(code), "steps": 0, "eval": {},
          "wall_seconds": seconds},
     )  # fmt: skip
 
@@ -185,6 +188,7 @@ class _MainObserver(_SilentObserver):
     def __init__(self, directory: RunDirectory, settings: RunSettings) -> None:
         super().__init__(directory)
         self._settings = settings
+        self._has_trained = False
         self._metrics = MetricsLog(directory.metrics)
         self._health = HealthMonitor(settings.health)
         self._tracker = self._start_tracker()
@@ -197,8 +201,10 @@ class _MainObserver(_SilentObserver):
             self._directory.add_event("data", f"{count} rows {reason} were left out", count=count)
 
     def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
-        """Tell the front end what is going on."""
+        """Tell the front end what is going on; before the first step this is also the place to stop at."""
         write_json(self._directory.status, {"phase": name, "done": done, "total": total})
+        if not self._has_trained and self.wants_stop():
+            raise StopRequestedError(self.stop_reason)
 
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
         """Write, then copy to the tracker, then look."""
@@ -207,6 +213,7 @@ class _MainObserver(_SilentObserver):
             self._tracker.log(record)
         if step == 0 or "train/loss" not in metrics:
             return
+        self._has_trained = True
         for finding in self._health.observe(step, record["metrics"], record.get("non_finite", [])):
             self._directory.add_event(finding.severity, finding.text, rule=finding.rule, step=finding.step)
             if finding.severity == "critical" and self._settings.health.on_critical == "stop":

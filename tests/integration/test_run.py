@@ -239,6 +239,49 @@ def test_a_lost_front_end_stops_the_workers_and_the_run_can_start_again(tmp_path
     assert not children_of(run)
 
 
+def test_killed_workers_leave_a_result_and_no_traceback(tmp_path: Path) -> None:
+    """As after an out-of-memory kill: the front end writes how far the run came, and that nobody said why."""
+    process = start_train(*LONG_RUN, cwd=tmp_path)
+    run = wait_for_steps(tmp_path, 2)
+    for number in children_of(run):
+        os.kill(number, signal.SIGKILL)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in output
+    result = json.loads((run / "result.json").read_text())
+    assert (result["status"], result["steps"] >= 2) == ("failed", True)
+    assert "killed, or out of memory" in result["reason"] or "Signal 9" in result["reason"]
+    shown = run_command(sys.executable, "-m", "grpo_exp", "show", str(run), cwd=tmp_path)
+    assert shown.code == 0
+    assert "Traceback" not in shown.output
+
+
+def test_ctrl_c_while_priming_stops(tmp_path: Path) -> None:
+    """Priming for 5000 steps would take minutes; one Ctrl-C ends it after the current step, with a result."""
+    words = (*LONG_RUN, "model.priming.steps=5000")
+    process = start_train(*words, cwd=tmp_path)
+    wait_for(
+        lambda: any("priming" in p.read_text() for p in tmp_path.glob("outputs/*/*/status.json")),
+        seconds=120,
+        what="priming",
+    )
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in output
+    assert json.loads((only_run(tmp_path / "outputs") / "result.json").read_text())["status"] == "stopped"
+
+
+def test_a_broken_update_ends_the_run_with_exit_code_3(tmp_path: Path) -> None:
+    """A weight of 1e38 on the format overflows the gradient's norm in 32 bits; the rule ends the run at that step."""
+    done = run_train(
+        "algorithm=dr_grpo", "experiment=smoke", "tracker=none", "launch=inline", *QUICK_MODEL,
+        "reward.components.format.weight=1e38", "trainer.max_steps=3", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 3, done.output
+    assert "is not finite" in done.output
+
+
 def test_a_worker_that_fails_is_reported_with_its_reason(tmp_path: Path) -> None:
     """A GPU that is not there is found by the worker, which imports torch; the front end hands its reason on."""
     finished = run_train(*SMOKE, "launch.device=cuda", cwd=tmp_path, env={"CUDA_VISIBLE_DEVICES": ""})

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from grpo_exp import rundir
-from grpo_exp.errors import RunError
+from grpo_exp.errors import ConfigError, RunError
 from grpo_exp.rundir import STALE_SECONDS, Lock, RunDirectory, find_or_create, write_json, write_text
 
 #: Takes the lock of the folder in its argument, says so, and ends when its standard input does.
@@ -185,7 +185,7 @@ def test_events_are_appended_with_time_and_fields(directory: RunDirectory) -> No
 
 
 def test_folder_without_a_run_says_so(directory: RunDirectory) -> None:
-    with pytest.raises(RunError, match=r"holds no config\.json, so it is not a run folder"):
+    with pytest.raises(ConfigError, match=r"holds no config\.json, so it is not a run folder"):
         directory.read_config()
 
 

@@ -9,7 +9,7 @@ from grpo_exp.console import build_console
 from grpo_exp.errors import ConfigError, ExitCode
 from grpo_exp.rundir import RunDirectory
 from grpo_exp.runner import conclude
-from grpo_exp.settings.run import RunSettings
+from grpo_exp.settings import load
 from grpo_exp.tracking.metrics_log import read_metrics
 
 
@@ -18,7 +18,7 @@ def main(words: Sequence[str]) -> int:
     if len(words) != 1 or words[0].startswith("-"):
         raise ConfigError("Usage: grpo-exp show RUN_FOLDER")
     directory, console = RunDirectory(Path(words[0]).resolve()), build_console()
-    settings = RunSettings.model_validate(directory.read_config())
+    settings = load.validate(directory.read_config())
     if directory.read_result() is not None:
         conclude(directory, settings, console)
         return ExitCode.COMPLETED

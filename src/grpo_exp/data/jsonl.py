@@ -29,7 +29,11 @@ def load_jsonl(settings: JsonlDataset) -> PromptData:
         rows = rows[: settings.train_size]
     if settings.eval_path is not None:
         evaluation = _usable_rows("eval_path", Path(settings.eval_path), settings, dropped)[: settings.eval_size]
-        return PromptData(tuple(rows), tuple(evaluation), dropped)
+        kept = {_key(row) for row in evaluation}
+        train = tuple(row for row in rows if _key(row) not in kept)
+        if len(train) < len(rows):
+            dropped["that are held out, too,"] += len(rows) - len(train)
+        return PromptData(train, tuple(evaluation), dropped)
     held_out = _held_out_keys(rows, settings.eval_size)
     train = tuple(row for row in rows if _key(row) not in held_out)
     evaluation = tuple({_key(row): row for row in rows if _key(row) in held_out}.values())
@@ -68,6 +72,8 @@ def _usable_rows(key: str, path: Path, settings: JsonlDataset, dropped: Counter[
 
 
 def _objects(key: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    if path.exists() and not path.is_file():
+        raise DataError(f"dataset.{key}={path}: is not a file; give a file with one JSON object a line")
     try:
         with path.open(encoding="utf-8-sig") as stream:
             for number, line in enumerate(stream, start=1):
@@ -82,8 +88,9 @@ def _objects(key: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _parse(key: str, path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"dataset.{key}={path}: line {number} is not JSON ({error.msg}); correct it") from error
+    except (ValueError, RecursionError) as error:  # also: numbers too long, brackets too deep
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error).partition(";")[0]
+        raise DataError(f"dataset.{key}={path}: line {number} is not JSON ({reason}); correct it") from error
     if not isinstance(row, dict):
         raise DataError(
             f"dataset.{key}={path}: line {number} is a {type(row).__name__}, not an object; write one object per line"

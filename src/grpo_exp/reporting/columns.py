@@ -42,8 +42,10 @@ def build_columns(component_names: Sequence[str]) -> list[Column]:
     ]
 
 
-def format_duration(seconds: float) -> str:
-    """Write a duration as `m:ss` or `h:mm:ss`."""
+def format_duration(seconds: float | None) -> str:
+    """Write a duration as `m:ss` or `h:mm:ss`; one that is not known as `-`."""
+    if seconds is None:
+        return ABSENT
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

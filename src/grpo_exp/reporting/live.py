@@ -47,8 +47,8 @@ class LiveRun:
 
     def refresh(self) -> None:
         """Show what is new."""
-        self._show_phase()
         self._offset = feed(self._metrics, self._view, self._offset)
+        self._show_phase()
 
     def message(self, text: str) -> None:
         """Print a line."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from grpo_exp.errors import ConfigError
 from grpo_exp.settings.run import RunSettings
 
+#: A nearest valid value further away than this is of no use to anybody.
+_MAX_CANDIDATES = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
@@ -135,8 +138,8 @@ def _largest_divisor(number: int, at_most: int) -> int:
 
 def _nearest(value: int, valid: Callable[[int], bool]) -> list[int]:
     """Return the nearest valid value below and the nearest above `value`, as far as they exist."""
-    below = next((v for v in range(value - 1, 0, -1) if valid(v)), None)
-    above = next((v for v in range(value + 1, value * 64 + 1) if valid(v)), None)
+    below = next((v for v in range(value - 1, max(0, value - _MAX_CANDIDATES), -1) if valid(v)), None)
+    above = next((v for v in range(value + 1, value + _MAX_CANDIDATES) if valid(v)), None)
     return [v for v in (below, above) if v is not None]
 
 

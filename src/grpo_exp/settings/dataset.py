@@ -17,7 +17,7 @@ class ArithmeticDataset(Settings):
     """Difficulty: operands are drawn from 0 to this. The built-in policy is primed on 0 to 29."""
     operations: tuple[Literal["+", "-"], ...] = ("+",)
     """Operations to draw from. The built-in policy is primed on sums."""
-    train_size: PositiveInt = 4000
+    train_size: Annotated[PositiveInt, Field(le=1_000_000)] = 4000
     """Training prompts; they repeat once the problems of this difficulty are used up."""
     eval_size: Annotated[PositiveInt, Field(le=10_000)] = 200
     """Held-out problems, all different."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from grpo_exp.settings.algorithm import AlgorithmSettings
 from grpo_exp.settings.base import NonNegativeInt, Settings, Text
@@ -26,7 +26,7 @@ class RunSettings(Settings):
 
     name: Text
     """First folder below `output_dir`; runs with one name belong together."""
-    seed: NonNegativeInt = 0
+    seed: Annotated[NonNegativeInt, Field(le=2**32 - 1)] = 0  # numpy takes 32 bits
     """Seed of the order of the prompts, of sampling and of the held-out problems."""
     output_dir: Text = "outputs"
     """Where run folders go."""

@@ -39,9 +39,9 @@ class TrainerSettings(Settings):
     """Steps over which the rate rises from 0."""
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled weight decay of AdamW."""
-    adam_beta1: Fraction = 0.9
+    adam_beta1: Annotated[Fraction, Field(lt=1)] = 0.9
     """Decay of AdamW's first moment."""
-    adam_beta2: Fraction = 0.999
+    adam_beta2: Annotated[Fraction, Field(lt=1)] = 0.999
     """Decay of AdamW's second moment."""
     max_grad_norm: PositiveFloat = 1.0
     """Gradients are scaled down to this L2 norm."""

@@ -80,6 +80,12 @@ OWNED = {
     "disable_tqdm": "none: progress is ours",
     "push_to_hub": "none: upload the folder model/ of a run",
     "ddp_find_unused_parameters": "none",
+    "generation_kwargs": "algorithm.temperature and algorithm.top_p",
+    "auto_find_batch_size": "trainer.per_device_train_batch_size",
+    "do_eval": "trainer.eval_before",
+    "eval_on_start": "trainer.eval_before",
+    "load_best_model_at_end": "trainer.save_model",
+    "resume_from_checkpoint": "resume",
 }
 
 

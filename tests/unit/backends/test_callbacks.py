@@ -102,7 +102,7 @@ def test_one_process_that_wants_to_stop_stops_all(
         return value or others
 
     callback, control = StopCallback(lambda: mine, any_process), TrainerControl()
-    callback.on_step_end(arguments, state(3), control)
+    callback.on_log(arguments, state(3), control, logs={"loss": 0.0})
     assert asked == [mine]  # every process takes part in the agreement, whatever it wants itself
     assert control.should_training_stop is stops
     assert callback.stopped is stops
@@ -110,5 +110,5 @@ def test_one_process_that_wants_to_stop_stops_all(
 
 def test_stop_at_the_last_step_is_a_completed_run(arguments: TrainingArguments) -> None:
     callback = StopCallback(lambda: True, lambda value: value)
-    callback.on_step_end(arguments, state(10, of=10), TrainerControl())
+    callback.on_log(arguments, state(10, of=10), TrainerControl(), logs={"loss": 0.0})
     assert not callback.stopped

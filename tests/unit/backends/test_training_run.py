@@ -61,8 +61,7 @@ class Recorder:
 
     def wants_stop(self) -> bool:
         steps = [step for step, metrics in self.metrics if "train/loss" in metrics]
-        # Asked before the step's own metrics are told.
-        return self._stop_after is not None and len(steps) + 1 >= self._stop_after
+        return self._stop_after is not None and len(steps) >= self._stop_after  # asked when a step has been told
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,9 @@ def test_i019_three_prompts_are_fewer_than_the_four_of_one_step(tmp_path: Path) 
     """16 completions a step in groups of 4 are 4 prompts; 15 more updates a batch would need 4 x 2."""
     path = tmp_path / "train.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in sums(3)))
-    settings = JsonlDataset(kind="jsonl", path=str(path), eval_path=str(path))
+    held_out = tmp_path / "held_out.jsonl"
+    held_out.write_text(json.dumps({"prompt": "held out", "target": "1"}))
+    settings = JsonlDataset(kind="jsonl", path=str(path), eval_path=str(held_out))
     plan = {"num_generations": 4, "num_processes": 1, "per_device_train_batch_size": 16,
             "gradient_accumulation_steps": 1, "num_iterations": 1}  # fmt: skip
     with pytest.raises(DataError, match=r"3 training prompts are fewer than the 4 of one step .*prompts_per_step=3 or"):
@@ -255,9 +257,10 @@ def test_file_that_is_no_text(load: Load) -> None:
 
 
 def test_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
-    for path in (tmp_path / "nothing.jsonl", tmp_path):
-        with pytest.raises(DataError, match=r"dataset\.path=.* cannot be read .*; give an existing file"):
-            load_jsonl(JsonlDataset(kind="jsonl", path=str(path)))
+    with pytest.raises(DataError, match=r"dataset\.path=.* cannot be read .*; give an existing file"):
+        load_jsonl(JsonlDataset(kind="jsonl", path=str(tmp_path / "nothing.jsonl")))
+    with pytest.raises(DataError, match=r"dataset\.path=.* is not a file; give a file"):
+        load_jsonl(JsonlDataset(kind="jsonl", path=str(tmp_path)))
 
 
 def test_fault_in_the_held_out_file_names_the_held_out_setting(load: Load, tmp_path: Path) -> None:
@@ -346,3 +349,13 @@ def test_rows_of_both_kinds_of_targets_make_one_data_set_column(load: Load) -> N
     """Where one target is a list, all are: a column has one type."""
     rows = load([{"prompt": "a", "target": ["1", "2"]}, {"prompt": "b", "target": "3"}]).train
     assert [row.to_dict()["target"] for row in rows] == [["1", "2"], "3"]
+
+
+def test_rows_of_the_held_out_file_are_not_trained_on(load: Load, tmp_path: Path) -> None:
+    """10 training rows, of which the held-out file repeats 4: 6 are left, and 4 are counted."""
+    path = tmp_path / "held_out.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in sums(10)[:4]))
+    data = load(sums(10), eval_path=str(path))
+    assert (len(data.train), len(data.evaluation)) == (6, 4)
+    assert sum(data.dropped.values()) == 4
+    assert not {row.prompt[0]["content"] for row in data.train} & {row.prompt[0]["content"] for row in data.evaluation}

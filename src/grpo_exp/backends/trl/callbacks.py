@@ -49,6 +49,9 @@ class MetricsCallback(TrainerCallback):
 class StopCallback(TrainerCallback):
     """End training after a step when any process wants it, at the same step on all of them.
 
+    Asked when the step has been logged, so that what its metrics say counts; it must be added behind the callback that
+    looks at them.
+
     Args:
         wants_stop: Asked on every process after every step.
         any_process: Whether a boolean is true on any process; called on all of them together.
@@ -59,8 +62,17 @@ class StopCallback(TrainerCallback):
         self._any_process = any_process
         self.stopped = False
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Agree, and stop."""
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Agree, and stop; the summary after the last step is no step."""
+        if logs is None or "loss" not in logs:
+            return
         if self._any_process(self._wants_stop()):
             self.stopped = state.global_step < state.max_steps
             control.should_training_stop = True

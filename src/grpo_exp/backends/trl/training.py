@@ -83,8 +83,8 @@ def run_training(
     clock = StepClock()
     trainer = _build_trainer(parts, arguments, clock)
     stop = StopCallback(observer.wants_stop, agree_over(trainer.accelerator))
-    trainer.add_callback(stop)
     trainer.add_callback(MetricsCallback(clock, observer.on_metrics))
+    trainer.add_callback(stop)  # behind the metrics: a step that is broken is the last one
     evaluation: dict[str, dict[str, Any]] = {}
     if settings.trainer.eval_before:
         evaluation["before"] = _evaluate(parts, trainer, "before", step=0)
