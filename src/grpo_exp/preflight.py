@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from grpo_exp.data.load import load_prompts
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.errors import ConfigError
+from grpo_exp.rewards.components import function_faults
 from grpo_exp.settings.batching import BatchPlan, solve_batch
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.trl_fields import extra_faults
@@ -39,12 +40,13 @@ def prepare(settings: RunSettings) -> Prepared:
         *_length_faults(settings),
         *_model_faults(settings),
         *_vllm_faults(settings),
+        *function_faults(settings.reward),
         *_folder_faults(Path(settings.output_dir)),
     ]
     plan = _collect(faults, lambda: solve_batch(settings))
     data = None
     if plan is not None:
-        data = _collect(faults, lambda: load_prompts(settings.dataset, seed=settings.seed, plan=plan))
+        data = _collect(faults, lambda: _load_data(settings, plan))
     if faults:
         raise ConfigError(faults)
     assert plan is not None
@@ -58,6 +60,10 @@ def _collect(faults: list[str], build: Callable[[], T]) -> T | None:
     except ConfigError as error:
         faults += error.faults
         return None
+
+
+def _load_data(settings: RunSettings, plan: BatchPlan) -> PromptData:
+    return load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
 
 
 def _length_faults(settings: RunSettings) -> list[str]:
@@ -134,5 +140,16 @@ def notes(settings: RunSettings, data: PromptData) -> list[str]:
             f"trainer.learning_rate={settings.trainer.learning_rate:g} on model=tiny: 5e-4 is known to "
             "collapse; 1e-4 is the default"
         )
-    found += [f"dataset: {count} rows {reason} are left out" for reason, count in data.dropped.items()]
+    found += [
+        f"dataset: {count} rows {reason} are left out{_examples(data.dropped_targets.get(reason, ()))}"
+        for reason, count in data.dropped.items()
+    ]
     return found
+
+
+def _examples(targets: Sequence[Any]) -> str:
+    """Return the first targets, for a reader; all of them stand in the run's events."""
+    if not targets:
+        return ""
+    shown = ", ".join(repr(target)[:60] for target in targets[:3])
+    return f": {shown}{', ...' if len(targets) > 3 else ''}"

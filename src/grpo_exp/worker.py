@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_exp.data.load import load_prompts
+from grpo_exp.data.prompts import PromptData
 from grpo_exp.errors import ConfigError, ExitCode, RunError
 from grpo_exp.health.rules import HealthMonitor
 from grpo_exp.rundir import RunDirectory, owner_is_gone, write_json
@@ -74,8 +75,8 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: _SilentObse
 
     _check_world_size(settings, use_cpu=use_cpu)
     plan = solve_batch(settings)
-    data = load_prompts(settings.dataset, seed=settings.seed, plan=plan)
-    observer.on_data(data.fingerprint(), data.dropped)
+    data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
+    observer.on_data(data)
     outcome = run_training(settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu)
     result: dict[str, Any] = {"status": "completed", "resumable": False, "reason": "all steps done"}
     exit_code = ExitCode.COMPLETED
@@ -158,7 +159,7 @@ class _SilentObserver:
         self.stop_reason: str | None = None
         self.health_stop = False
 
-    def on_data(self, fingerprint: str, dropped: Mapping[str, int]) -> None:
+    def on_data(self, data: PromptData) -> None:
         """Ignore the data."""
 
     def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
@@ -193,12 +194,13 @@ class _MainObserver(_SilentObserver):
         self._health = HealthMonitor(settings.health)
         self._tracker = self._start_tracker()
 
-    def on_data(self, fingerprint: str, dropped: Mapping[str, int]) -> None:
+    def on_data(self, data: PromptData) -> None:
         """Write down which data the run saw."""
         provenance = json.loads(self._directory.provenance.read_text())
-        write_json(self._directory.provenance, {**provenance, "dataset_fingerprint": fingerprint})
-        for reason, count in dropped.items():
-            self._directory.add_event("data", f"{count} rows {reason} were left out", count=count)
+        write_json(self._directory.provenance, {**provenance, "dataset_fingerprint": data.fingerprint()})
+        for reason, count in data.dropped.items():
+            listed = {"targets": list(data.dropped_targets[reason])} if reason in data.dropped_targets else {}
+            self._directory.add_event("data", f"{count} rows {reason} were left out", count=count, **listed)
 
     def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
         """Tell the front end what is going on; before the first step this is also the place to stop at."""

@@ -119,3 +119,9 @@ def test_rows_left_out_are_counted_in_a_note(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = prepared("dataset=jsonl", "~dataset.train_size", "+dataset.train_size=null", f"dataset.path={path}")
     assert found.notes == ("dataset: 3 rows without a prompt are left out",)
+
+
+def test_reward_function_that_is_missing_is_told_before_the_run(tmp_path: Path) -> None:
+    component = "+reward.components.mine={kind: python, function: 'no_such_module_x:f'}"
+    (fault,) = faults(f"output_dir={tmp_path}", component)
+    assert fault.startswith("reward.components.mine.function=no_such_module_x:f: there is no module 'no_such_module_x'")

@@ -6,10 +6,10 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from grpo_exp.data.json_lines import read_objects
 from grpo_exp.data.prompts import PromptData, PromptRow, build_prompt
 from grpo_exp.errors import DataError
 from grpo_exp.rewards.extraction import find_box
@@ -55,7 +55,7 @@ def _usable_rows(key: str, path: Path, settings: JsonlDataset, dropped: Counter[
     usable: list[PromptRow] = []
     left_out: Counter[str] = Counter()
     total = 0
-    for number, row in _objects(key, path):
+    for number, row in read_objects(f"dataset.{key}", path):
         if number == 1 or not usable:
             _check_columns(path, row, settings)
         total += 1
@@ -69,33 +69,6 @@ def _usable_rows(key: str, path: Path, settings: JsonlDataset, dropped: Counter[
         raise DataError(f"dataset.{key}={path}: none of its {total} rows can be used ({reasons}); correct the file")
     dropped.update(left_out)
     return usable
-
-
-def _objects(key: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    if path.exists() and not path.is_file():
-        raise DataError(f"dataset.{key}={path}: is not a file; give a file with one JSON object a line")
-    try:
-        with path.open(encoding="utf-8-sig") as stream:
-            for number, line in enumerate(stream, start=1):
-                if line.strip():
-                    yield number, _parse(key, path, number, line)
-    except OSError as error:
-        raise DataError(f"dataset.{key}={path}: cannot be read ({error.strerror}); give an existing file") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"dataset.{key}={path}: is not UTF-8 text ({error.reason}); convert it") from error
-
-
-def _parse(key: str, path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:  # also: numbers too long, brackets too deep
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error).partition(";")[0]
-        raise DataError(f"dataset.{key}={path}: line {number} is not JSON ({reason}); correct it") from error
-    if not isinstance(row, dict):
-        raise DataError(
-            f"dataset.{key}={path}: line {number} is a {type(row).__name__}, not an object; write one object per line"
-        )
-    return row
 
 
 def _check_columns(path: Path, row: dict[str, Any], settings: JsonlDataset) -> None:

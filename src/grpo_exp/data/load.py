@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 
 from grpo_exp.data.arithmetic import Problem, count_problems, distinct_problems, draw_problem
 from grpo_exp.data.jsonl import load_jsonl
 from grpo_exp.data.prompts import PromptData, PromptRow, build_prompt
 from grpo_exp.errors import DataError
+from grpo_exp.rewards.target_check import check_targets
 from grpo_exp.settings.batching import BatchPlan
 from grpo_exp.settings.dataset import ArithmeticDataset, DatasetSettings
+from grpo_exp.settings.reward import RewardSettings
 
 
-def load_prompts(settings: DatasetSettings, *, seed: int, plan: BatchPlan) -> PromptData:
+def load_prompts(
+    settings: DatasetSettings, *, seed: int, plan: BatchPlan, reward: RewardSettings | None = None
+) -> PromptData:
     """Return training and held-out rows.
 
+    Args:
+        settings: The data set.
+        seed: Seed of procedural data.
+        plan: What a step needs.
+        reward: Rows whose target it cannot judge are left out; None keeps them.
+
     Raises:
-        DataError: The data cannot be used, or are fewer than one generated batch needs.
+        DataError: The data cannot be used, are fewer than one generated batch needs, or more than 5 % of the targets
+            cannot be judged.
     """
     data = _arithmetic(settings, seed) if settings.kind == "arithmetic" else load_jsonl(settings)
+    if reward is not None:
+        data = leave_out_unjudgeable(data, reward)
     needed = plan.prompts_per_generation
     if len(data.train) < needed:
         updates = f" x {plan.updates_per_batch} updates per batch" if plan.updates_per_batch > 1 else ""
@@ -33,6 +47,30 @@ def load_prompts(settings: DatasetSettings, *, seed: int, plan: BatchPlan) -> Pr
             "give dataset.eval_path=FILE or more data"
         )
     return data
+
+
+def leave_out_unjudgeable(data: PromptData, reward: RewardSettings) -> PromptData:
+    """Return the rows whose target the reward can judge; the others are counted and listed by reason.
+
+    Raises:
+        DataError: More than 5 % of the rows would be left out.
+    """
+    rows = (*data.train, *data.evaluation)
+    report = check_targets(reward, {"target": [row.to_dict()["target"] for row in rows]})
+    if not report.unjudgeable:
+        return data
+    left_out = {entry.row for entry in report.unjudgeable}
+    kept = [row not in left_out for row in range(len(rows))]
+    reasons = {(name, reason): f"whose target {name} cannot judge ({reason})" for name, reason in report.counts}
+    return PromptData(
+        train=tuple(compress(data.train, kept)),
+        evaluation=tuple(compress(data.evaluation, kept[len(data.train) :])),
+        dropped={**data.dropped, **{text: report.counts[key] for key, text in reasons.items()}},
+        dropped_targets={
+            text: tuple(entry.target for entry in report.unjudgeable if (entry.component, entry.reason) == key)
+            for key, text in reasons.items()
+        },
+    )
 
 
 def _arithmetic(settings: ArithmeticDataset, seed: int) -> PromptData:

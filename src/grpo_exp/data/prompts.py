@@ -34,6 +34,8 @@ class PromptData:
     evaluation: tuple[PromptRow, ...]
     dropped: Mapping[str, int] = field(default_factory=Counter)
     """Reason -> number of rows that were left out."""
+    dropped_targets: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Reason -> the targets themselves, for the reasons of `dropped` that are about targets nobody can judge."""
 
     def fingerprint(self) -> str:
         """Return 16 hex digits over all rows, in order."""

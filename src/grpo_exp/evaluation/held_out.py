@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from grpo_exp.data.prompts import PromptRow
 from grpo_exp.rewards.components import RewardComponent
+from grpo_exp.rewards.engine import score_components
 from grpo_exp.rewards.score import Score
 from grpo_exp.statistics import clustered_interval, wilson_interval
 
@@ -82,8 +83,14 @@ def _score(
     rows: Sequence[PromptRow], groups: Sequence[Sequence[Completion]], components: Sequence[RewardComponent]
 ) -> dict[str, list[Score]]:
     completions = [completion.text for group in groups for completion in group]
-    targets = [row.to_dict()["target"] for row, group in zip(rows, groups, strict=True) for _ in group]
-    return {component.name: component.score(completions, {"target": targets}) for component in components}
+    plain = [row.to_dict() for row, group in zip(rows, groups, strict=True) for _ in group]
+    columns = {
+        "prompts": [row["prompt"] for row in plain],
+        "target": [row["target"] for row in plain],
+        "num_tokens": [completion.num_tokens for group in groups for completion in group],
+    }
+    results = score_components(components, completions, columns)
+    return {name: result.scores for name, result in results.items()}
 
 
 def _accuracy(scores: Sequence[Score], num_samples: int) -> dict[str, Any]:

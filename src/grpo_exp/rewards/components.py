@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from grpo_exp.errors import ConfigError
+from grpo_exp.rewards.columns import BatchScorer, Columns
 from grpo_exp.rewards.completion import Completion
-from grpo_exp.rewards.math_answer import score_math_batch
+from grpo_exp.rewards.python_function import find_function_fault
 from grpo_exp.rewards.score import Score, reason_counts
-from grpo_exp.rewards.think_format import score_think_format
-from grpo_exp.settings.reward import Component, MathComponent, RewardSettings, ThinkFormatComponent
+from grpo_exp.rewards.scorers import SCORERS, LastBatch, build_cosine_scorer
+from grpo_exp.rewards.worker_pool import PoolLimits, limit_shared_pool
+from grpo_exp.settings.reward import CosineLengthComponent, EngineSettings, PythonComponent, RewardSettings
+from grpo_exp.settings.reward_schedule import ConstantSchedule, Schedule
 
-__all__ = ["Columns", "RewardComponent", "build_components", "reason_counts"]
+__all__ = ["Columns", "RewardComponent", "build_components", "function_faults", "reason_counts"]
 
-Columns = Mapping[str, Sequence[Any]]
-"""The data set's columns, one value per completion."""
-_BatchScorer = Callable[[str, Sequence[Completion], Columns], list[Score]]
+
+_CONSTANT = ConstantSchedule()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +29,26 @@ class RewardComponent:
         name: The name of its curve.
         weight: Its factor in the reward.
         scorer: Scores a batch, given the name, the completions and the columns.
+        schedule: How the weight changes over training.
     """
 
     name: str
     weight: float
-    scorer: _BatchScorer
+    scorer: BatchScorer
+    schedule: Schedule = _CONSTANT
+
+    def weight_at(self, step: int) -> float:
+        """Return the weight after `step` optimizer steps: 0 for the first batch."""
+        return self.weight * self.schedule.factor_at(step)
 
     def score(self, completions: Sequence[Completion], columns: Columns) -> list[Score]:
         """Score completions.
 
         Args:
             completions: Texts or lists of messages.
-            columns: The data set's columns by name, one value per completion: `target` for mathematics,
-                `prefilled` (optional: the prompt ends inside the reasoning).
+            columns: The data set's columns by name, one value per completion: `target` for what judges an answer,
+                `prefilled` (optional: the prompt ends inside the reasoning), `completion_ids` or `num_tokens` for what
+                counts tokens, `prompts` for functions of the user's.
 
         Returns:
             One score per completion, in the same order.
@@ -59,41 +66,41 @@ class RewardComponent:
 
 
 def build_components(settings: RewardSettings) -> list[RewardComponent]:
-    """Build the components in the order of the settings."""
+    """Build the components in the order of the settings, and set the limits of the pool of checkers.
+
+    Raises:
+        ConfigError: A function of the user's cannot be imported.
+    """
+    faults = function_faults(settings)
+    if faults:
+        raise ConfigError(faults)
+    limit_shared_pool(to_pool_limits(settings.engine))
+    cosines = {name: c for name, c in settings.components.items() if isinstance(c, CosineLengthComponent)}
+    scorers: dict[str, BatchScorer] = {
+        name: SCORERS[type(component)](component)
+        for name, component in settings.components.items()
+        if name not in cosines
+    }
+    # The component that judges is asked twice for one batch: for its own curve, and for the cosine.
+    for judge in {cosine.judged_by for cosine in cosines.values()}:
+        scorers[judge] = LastBatch(scorers[judge])
+    for name, cosine in cosines.items():
+        scorers[name] = build_cosine_scorer(cosine, scorers[cosine.judged_by])
     return [
-        RewardComponent(name, component.weight, _scorer(component)) for name, component in settings.components.items()
+        RewardComponent(name, component.weight, scorers[name], component.schedule)
+        for name, component in settings.components.items()
     ]
 
 
-def _scorer(component: Component) -> _BatchScorer:
-    match component:
-        case MathComponent():
-            return _score_math
-        case ThinkFormatComponent(strict_newlines=strict_newlines):
-            return partial(_score_think_format, strict_newlines=strict_newlines)
+def to_pool_limits(settings: EngineSettings) -> PoolLimits:
+    """Return the limits of the pool of checkers."""
+    return PoolLimits(settings.timeout_seconds, settings.num_workers, round(settings.memory_gib * 2**30))
 
 
-def _score_math(name: str, completions: Sequence[Completion], columns: Columns) -> list[Score]:
-    if "target" not in columns:
-        raise ConfigError(
-            f"reward.components.{name}: the data set has no column 'target' (it has {sorted(columns)}); "
-            "kind=math compares each answer with it; "
-            "name the column that holds the right answer in the dataset settings"
-        )
-    return score_math_batch(completions, columns["target"], prefilled=_prefilled(completions, columns))
-
-
-def _score_think_format(
-    name: str, completions: Sequence[Completion], columns: Columns, *, strict_newlines: bool
-) -> list[Score]:
+def function_faults(settings: RewardSettings) -> list[str]:
+    """Return one message for each function of the user's that is not there, without importing anything."""
     return [
-        score_think_format(completion, prefilled=prefilled, strict_newlines=strict_newlines)
-        for completion, prefilled in zip(completions, _prefilled(completions, columns), strict=True)
+        f"reward.components.{name}.function={fault}"
+        for name, component in settings.components.items()
+        if isinstance(component, PythonComponent) and (fault := find_function_fault(component.function)) is not None
     ]
-
-
-def _prefilled(completions: Sequence[Completion], columns: Columns) -> list[bool]:
-    """Return the column `prefilled`; where there is none, no prompt ends inside the reasoning."""
-    if "prefilled" not in columns:
-        return [False] * len(completions)
-    return [bool(value) for value in columns["prefilled"]]

@@ -29,6 +29,18 @@ class Extraction:
     reason: str = ""
 
 
+def after_reasoning(text: str, *, reasoning_open: bool = False) -> str | None:
+    """Return what follows the last closing tag, all of a text without tags, or None inside the reasoning.
+
+    Args:
+        text: The completion.
+        reasoning_open: The prompt ended with the opening tag, so that the text starts inside the reasoning.
+    """
+    before, closing, tail = text.rpartition(CLOSING_TAG)
+    still_open = reasoning_open and not closing and not before
+    return None if still_open or OPENING_TAG in tail else tail
+
+
 def extract_box(text: str, *, reasoning_open: bool = False) -> Extraction:
     r"""Return the content of the last box after the reasoning.
 
@@ -40,9 +52,8 @@ def extract_box(text: str, *, reasoning_open: bool = False) -> Extraction:
         text: The completion.
         reasoning_open: The prompt ended with the opening tag, so that the text starts inside the reasoning.
     """
-    before, closing, tail = text.rpartition(CLOSING_TAG)
-    still_open = reasoning_open and not closing and not before
-    if still_open or OPENING_TAG in tail:
+    tail = after_reasoning(text, reasoning_open=reasoning_open)
+    if tail is None:
         return Extraction(None, "unclosed_reasoning")
     boxes = list(_BOX.finditer(tail))
     if not boxes:

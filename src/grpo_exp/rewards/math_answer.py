@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 from grpo_exp.rewards.comparison import MATCH, compare
 from grpo_exp.rewards.completion import Completion, read_completion
-from grpo_exp.rewards.extraction import extract_box
+from grpo_exp.rewards.extraction import Extraction, extract_box
 from grpo_exp.rewards.latex_text import uniform_latex
 from grpo_exp.rewards.reading import is_readable, read_shape
 from grpo_exp.rewards.score import Score
@@ -26,6 +27,14 @@ from grpo_exp.rewards.targets import PreparedTarget, Target, prepare_targets
 from grpo_exp.rewards.worker_pool import shared_pool
 
 _UNSURE = "unsure"
+
+
+class Extractor(Protocol):
+    """Finds the answer in a completion."""
+
+    def __call__(self, text: str, *, reasoning_open: bool) -> Extraction:
+        """Return the answer, or why there is none; see `extraction.extract_box`."""
+        ...
 
 
 class _UnsureJudge:
@@ -60,16 +69,27 @@ def score_math(completion: Completion, target: Target, *, prefilled: bool = Fals
         target: The right answer: text, a number, or a list of accepted spellings.
         prefilled: The prompt ended with the opening tag of the reasoning.
     """
-    first = _score_cheaply(completion, target, prefilled=prefilled)
+    first = _score_cheaply(completion, target, prefilled=prefilled, extract=extract_box)
     return _ask(first) if isinstance(first, _Pending) else first
 
 
 def score_math_batch(
-    completions: Sequence[Completion], targets: Sequence[Target], *, prefilled: Sequence[bool]
+    completions: Sequence[Completion],
+    targets: Sequence[Target],
+    *,
+    prefilled: Sequence[bool],
+    extract: Extractor = extract_box,
 ) -> list[Score]:
-    """Score a batch as `score_math` does, with all checkers at work and equal questions asked once."""
+    """Score a batch as `score_math` does, with all checkers at work and equal questions asked once.
+
+    Args:
+        completions: Texts or lists of messages.
+        targets: The right answer of each.
+        prefilled: Whether its prompt ended with the opening tag of the reasoning.
+        extract: Finds the answer in a completion.
+    """
     results = [
-        _score_cheaply(completion, target, prefilled=opened)
+        _score_cheaply(completion, target, prefilled=opened, extract=extract)
         for completion, target, opened in zip(completions, targets, prefilled, strict=True)
     ]
     pending = list(dict.fromkeys(result for result in results if isinstance(result, _Pending)))
@@ -86,7 +106,7 @@ def check_target(target: Target) -> Score:
     return prepared if isinstance(prepared, Score) else Score(1.0, MATCH)
 
 
-def _score_cheaply(completion: Completion, target: Target, *, prefilled: bool) -> Score | _Pending:
+def _score_cheaply(completion: Completion, target: Target, *, prefilled: bool, extract: Extractor) -> Score | _Pending:
     """Score without a checker process, or return what one must be asked."""
     prepared = prepare_targets(target)
     if isinstance(prepared, Score):
@@ -94,12 +114,12 @@ def _score_cheaply(completion: Completion, target: Target, *, prefilled: bool) -
     read = read_completion(completion)
     if not read.text.strip():
         return Score(0.0, "empty_completion")
-    box = extract_box(read.text, reasoning_open=prefilled and read.reasoning is None)
-    if box.content is None:
-        return Score(0.0, box.reason)
-    if not is_readable(box.content):
+    found = extract(read.text, reasoning_open=prefilled and read.reasoning is None)
+    if found.content is None:
+        return Score(0.0, found.reason)
+    if not is_readable(found.content):
         return Score(0.0, "too_long")
-    return _compare_with_all(box.content, prepared)
+    return _compare_with_all(found.content, prepared)
 
 
 def _compare_with_all(answer: str, golds: Sequence[PreparedTarget]) -> Score | _Pending:

@@ -6,7 +6,8 @@ since nothing has to be loaded again. The supervisor ends when its stdin closes 
 no process outlives the run, not even one that hangs.
 
 A request is `{"gold": text, "answer": text or null, "limit": seconds}`; without an answer the gold is
-checked. A reply is `{"reason": slug}`.
+checked. With `{"pattern": text, "text": text, "whole": bool, "targets": list}` a regular expression is tried
+instead. A reply is `{"reason": slug}`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import resource
 import select
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sympy
 
@@ -29,8 +33,6 @@ from grpo_exp.rewards.reading import read_shape
 from grpo_exp.rewards.shapes import expressions_of
 from grpo_exp.rewards.symbolic import SymbolicJudge, parse, vanishes
 
-MAX_MEMORY_BYTES = 4 * 2**30
-"""Address space of the fork; an answer that wants more is a crash of its own making."""
 #: The caches of SymPy grow; a new fork starts from the loaded state again.
 _REQUESTS_PER_FORK = 1000
 _PARENT_CHECK_SECONDS = 1.0
@@ -45,12 +47,25 @@ _WARM_UP = (
 )  # fmt: skip
 
 
-def answer_request(request: dict[str, str | None]) -> str:
+def answer_request(request: Mapping[str, Any]) -> str:
     """Return the reason slug of one request."""
+    if "pattern" in request:
+        return search_pattern(request["pattern"], request["text"], whole=request["whole"], targets=request["targets"])
     gold = read_shape(request["gold"] or "")
     if request["answer"] is None:
         return "match" if all(_can_be_judged(text) for text in expressions_of(gold)) else "unparsable_target"
     return compare(gold, read_shape(request["answer"]), SymbolicJudge())
+
+
+def search_pattern(pattern: str, text: str, *, whole: bool, targets: Sequence[str]) -> str:
+    """Return `match`, `no_match`, or `mismatch` where the group `answer` is none of the targets."""
+    expression = re.compile(pattern)
+    found = expression.fullmatch(text) if whole else expression.search(text)
+    if found is None:
+        return "no_match"
+    if "answer" not in expression.groupindex:
+        return "match"
+    return "match" if (found["answer"] or "").strip() in {target.strip() for target in targets} else "mismatch"
 
 
 def _can_be_judged(text: str) -> bool:
@@ -71,14 +86,14 @@ class _Fork:
     num_requests: int = 0
 
     @classmethod
-    def start(cls) -> _Fork:
+    def start(cls, memory_bytes: int) -> _Fork:
         request_read, request_write = os.pipe()
         reply_read, reply_write = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(request_write)
             os.close(reply_read)
-            _work(request_read, reply_write)
+            _work(request_read, reply_write, memory_bytes)
             os._exit(0)
         os.close(request_read)
         os.close(reply_write)
@@ -112,11 +127,11 @@ class _Fork:
         os.close(self.replies)
 
 
-def _work(requests: int, replies: int) -> None:
+def _work(requests: int, replies: int, memory_bytes: int) -> None:
     """Answer requests until the pipe closes (in the fork)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
@@ -129,10 +144,10 @@ def _work(requests: int, replies: int) -> None:
             _write_all(replies, json.dumps({"reason": reason}).encode() + b"\n")
 
 
-def _supervise(replies: int) -> None:
+def _supervise(replies: int, memory_bytes: int) -> None:
     """Hand requests to the fork until stdin closes or the parent is gone."""
     parent = os.getppid()
-    fork = _Fork.start()
+    fork = _Fork.start(memory_bytes)
     buffer = b""
     while os.getppid() == parent:
         if not select.select([0], [], [], _PARENT_CHECK_SECONDS)[0]:
@@ -143,7 +158,7 @@ def _supervise(replies: int) -> None:
         *lines, buffer = (buffer + chunk).split(b"\n")
         for line in lines:
             try:
-                reply, fork = _ask(fork, line + b"\n", parent=parent)
+                reply, fork = _ask(fork, line + b"\n", memory_bytes, parent=parent)
             except ProcessLookupError:
                 fork.end()
                 return
@@ -151,7 +166,7 @@ def _supervise(replies: int) -> None:
     fork.end()
 
 
-def _ask(fork: _Fork, line: bytes, *, parent: int) -> tuple[bytes, _Fork]:
+def _ask(fork: _Fork, line: bytes, memory_bytes: int, *, parent: int) -> tuple[bytes, _Fork]:
     """Return the reply and the fork that takes the next request."""
     try:
         reply = fork.ask(line, float(json.loads(line)["limit"]), parent=parent)
@@ -160,7 +175,7 @@ def _ask(fork: _Fork, line: bytes, *, parent: int) -> tuple[bytes, _Fork]:
         reply, reason = None, "timeout"
     if reply is None or fork.num_requests >= _REQUESTS_PER_FORK:
         fork.end()
-        fork = _Fork.start()
+        fork = _Fork.start(memory_bytes)
     return reply or json.dumps({"reason": reason}).encode() + b"\n", fork
 
 
@@ -170,7 +185,8 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def main() -> None:
-    """Load, say so, and serve."""
+    """Load, say so, and serve; the first argument is the fork's address space in bytes."""
+    memory_bytes = int(sys.argv[1])
     for gold, answer in _WARM_UP:
         answer_request({"gold": gold, "answer": answer})
     replies = os.dup(1)
@@ -181,7 +197,7 @@ def main() -> None:
     _write_all(replies, b'{"reason": "ready"}\n')
     # Nobody may be left to read the reply; the kernel ends the fork with this process.
     with contextlib.suppress(BrokenPipeError):
-        _supervise(replies)
+        _supervise(replies, memory_bytes)
 
 
 if __name__ == "__main__":

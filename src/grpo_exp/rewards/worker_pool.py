@@ -17,11 +17,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from grpo_exp.errors import RunError
 
 TIME_LIMIT_SECONDS = 5.0
 """Longest work on one answer; the clock starts when the work starts."""
+MEMORY_LIMIT_BYTES = 4 * 2**30
+"""Address space of the process that works on an answer."""
 #: The process enforces the limit itself; only one that is itself gone wrong is waited for this much longer.
 _GRACE_SECONDS = 10.0
 _START_LIMIT_SECONDS = 120.0
@@ -30,9 +35,9 @@ _MODULE = "grpo_exp.rewards.symbolic_worker"
 
 
 class _Worker:
-    """One checker process."""
+    """One checker process; `memory_bytes` limits the address space of its fork."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory_bytes: int) -> None:
         environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
         environment |= {
             "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
@@ -41,7 +46,7 @@ class _Worker:
         }
         # A session of its own: an interrupt from the terminal ends the run, which then ends this process.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _MODULE],
+            [sys.executable, "-P", "-m", _MODULE, str(memory_bytes)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
             env=environment, start_new_session=True,
         )  # fmt: skip
@@ -74,9 +79,9 @@ class _Worker:
             )
         self._ready = True
 
-    def ask(self, gold: str, answer: str | None, *, limit: float) -> str:
+    def ask(self, request: Mapping[str, Any], *, limit: float) -> str:
         """Return the reason slug of one request; `crash` when the process is gone."""
-        line = json.dumps({"gold": gold, "answer": answer, "limit": limit}).encode() + b"\n"
+        line = json.dumps({**request, "limit": limit}).encode() + b"\n"
         try:
             while line:
                 line = line[self._requests.write(line) or 0 :]
@@ -131,11 +136,15 @@ class WorkerPool:
     Args:
         num_workers: Most processes; each starts when it is first needed.
         limit: Longest work on one answer in seconds.
+        memory_bytes: Address space of the process that works on an answer.
     """
 
-    def __init__(self, num_workers: int, limit: float = TIME_LIMIT_SECONDS) -> None:
+    def __init__(
+        self, num_workers: int, limit: float = TIME_LIMIT_SECONDS, *, memory_bytes: int = MEMORY_LIMIT_BYTES
+    ) -> None:
         self.num_workers = num_workers
         self.limit = limit
+        self.memory_bytes = memory_bytes
         self.owner = os.getpid()
         self._idle: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
         self._all: set[_Worker] = set()
@@ -148,14 +157,28 @@ class WorkerPool:
 
         Blocks while all processes are busy.
         """
+        return self._ask({"gold": gold, "answer": answer})
+
+    def search(self, pattern: str, text: str, *, whole: bool, targets: Sequence[str]) -> str:
+        """Return the reason slug of a text under a regular expression, which may take forever.
+
+        Args:
+            pattern: Valid for Python's `re`.
+            text: The answer.
+            whole: The pattern must cover all of it.
+            targets: What a group named `answer` may be.
+        """
+        return self._ask({"pattern": pattern, "text": text, "whole": whole, "targets": list(targets)})
+
+    def _ask(self, request: Mapping[str, Any]) -> str:
         worker = self._idle.get()
         try:
             if worker is None:
-                worker = _Worker()
+                worker = _Worker(self.memory_bytes)
                 with self._lock:
                     self._all.add(worker)
             worker.wait_until_ready()
-            reason = worker.ask(gold, answer, limit=self.limit)
+            reason = worker.ask(request, limit=self.limit)
         except BaseException:
             # An interrupt in mid-request leaves a reply on its way: such a process cannot be asked again.
             self._drop(worker)
@@ -187,6 +210,22 @@ class WorkerPool:
             worker.kill()
 
 
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """What one pool may use.
+
+    Args:
+        timeout_seconds: Longest work on one answer.
+        num_workers: Processes; None is what suits the machine.
+        memory_bytes: Address space of the process that works on an answer.
+    """
+
+    timeout_seconds: float = TIME_LIMIT_SECONDS
+    num_workers: int | None = None
+    memory_bytes: int = MEMORY_LIMIT_BYTES
+
+
+_limits: list[PoolLimits] = [PoolLimits()]
 _shared: list[WorkerPool] = []
 #: Pools of the process that this one was forked from; kept, since dropping one would touch its processes.
 _inherited: list[WorkerPool] = []
@@ -200,9 +239,29 @@ def shared_pool() -> WorkerPool:
     """
     with _shared_lock:
         if not _shared or _shared[0].owner != os.getpid():
-            _shared[:] = [WorkerPool(default_num_workers())]
+            limits = _limits[0]
+            _shared[:] = [
+                WorkerPool(
+                    limits.num_workers or default_num_workers(),
+                    limits.timeout_seconds,
+                    memory_bytes=limits.memory_bytes,
+                )
+            ]
             atexit.register(_shared[0].close)
         return _shared[0]
+
+
+def limit_shared_pool(limits: PoolLimits) -> None:
+    """Set the limits of this process's pool; one that runs under other limits is ended.
+
+    Call it before anything is scored, not while another thread waits for an answer.
+    """
+    with _shared_lock:
+        outdated = _shared.pop() if _shared and _shared[0].owner == os.getpid() and _limits[0] != limits else None
+        _limits[0] = limits
+    if outdated is not None:
+        atexit.unregister(outdated.close)
+        outdated.close()
 
 
 def default_num_workers() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from pydantic_core import ErrorDetails
 from grpo_exp.settings.run import RunSettings
 
 _TAGS = ("kind", "mode")
+#: One or several fields at the start of a validator's sentence.
+_FIELDS = re.compile(r"[\w.]+(?:(?:, | \+ )[\w.]+)*")
 #: Rounds of leaving wrong values out; each finds what the last one hid.
 _MAX_ROUNDS = 4
 #: For fields without a default, while the rest is looked at.
@@ -120,7 +123,7 @@ def unknown_key(path: str, siblings: Iterable[str]) -> str:
 def _own_sentence(path: str, line: str, value: Any) -> str:
     """Join the path of a validator's group with its sentence, which starts with `field: `."""
     field, colon, rest = line.partition(": ")
-    if colon and field.replace("_", "").replace(", ", "").replace(" + ", "").isalnum() and isinstance(value, Mapping):
+    if colon and _FIELDS.fullmatch(field) and isinstance(value, Mapping):
         names = ", ".join(f"{path}.{name}" if path else name for name in field.split(", "))
         return f"{names}: {rest}"
     shown = "" if isinstance(value, Mapping) else f"={_show(value)}"

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
@@ -21,12 +21,15 @@ from hydra.errors import (
 )
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from grpo_exp import paths
 from grpo_exp.errors import ConfigError
-from grpo_exp.settings.faults import all_faults, unknown_key
+from grpo_exp.settings.base import Settings
+from grpo_exp.settings.faults import all_faults, describe_faults, unknown_key
 from grpo_exp.settings.run import RunSettings
+
+GroupT = TypeVar("GroupT", bound=Settings)
 
 #: What Hydra raises for a fault of the person who typed the command.
 HYDRA_FAULTS = (CompactHydraException, HydraException, OmegaConfBaseException)
@@ -57,6 +60,30 @@ def _compose(overrides: Sequence[str]) -> DictConfig:
     announce_sweeps()
     with initialize_config_dir(config_dir=str(paths.config_dir()), version_base="1.3"):
         return hydra_compose("train", overrides=list(overrides))
+
+
+def load_group(group: str, model: type[GroupT], overrides: Sequence[str]) -> GroupT:
+    """Compose one group alone, as in `reward=math reward.engine.num_workers=4`, and return its settings.
+
+    Args:
+        group: A folder of `conf/`; the overrides choose its option.
+        model: The settings of the group.
+        overrides: Words that are about this group only.
+
+    Raises:
+        ConfigError: One message per fault.
+    """
+    chosen = [f"+{word}" if word.startswith(f"{group}=") else word for word in overrides]
+    try:
+        with initialize_config_dir(config_dir=str(paths.config_dir()), version_base="1.3"):
+            config = hydra_compose(config_name=None, overrides=chosen)
+    except HYDRA_FAULTS as error:
+        raise explain(error, overrides) from error
+    data = resolve(config)
+    try:
+        return TypeAdapter(dict[str, model]).validate_python(data)[group]  # pyright: ignore[reportInvalidTypeForm]
+    except ValidationError as error:
+        raise ConfigError(describe_faults(error, data)) from error
 
 
 def to_settings(config: DictConfig) -> RunSettings:

@@ -1,33 +1,86 @@
-"""Settings of the reward: named, weighted components."""
+"""Settings of the reward: named, weighted components, and the limits of what checks them."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from grpo_exp.settings.base import Float, Settings, Text
+from grpo_exp.settings.base import NoneText, PositiveFloat, PositiveInt, Settings, Text
+from grpo_exp.settings.reward_answers import (
+    ExactComponent,
+    Gsm8kComponent,
+    LetterComponent,
+    MathComponent,
+    NumericComponent,
+    RegexComponent,
+)
+from grpo_exp.settings.reward_form import AnswerTagComponent, TagCountComponent, ThinkFormatComponent
+from grpo_exp.settings.reward_schedule import ComponentSettings
+from grpo_exp.settings.reward_text import (
+    CosineLengthComponent,
+    LanguageComponent,
+    OverlongComponent,
+    RepetitionComponent,
+    TextQualityComponent,
+)
+
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
-class MathComponent(Settings):
-    r"""Correctness of the last `\boxed{}` after the last `</think>`."""
+class PythonComponent(ComponentSettings):
+    """Your own function, with TRL's signature: `function(prompts, completions, **columns) -> list[float | None]`.
 
-    kind: Literal["math"]
-    weight: Float = 1.0
-    """Factor of this component in the reward."""
+    Plain or `async`. None is a target that cannot be judged. An exception ends the run.
+    """
+
+    kind: Literal["python"]
+    function: Text
+    """`module:function`, importable from where the command is started, as in `my_rewards:brevity`."""
+    timeout_seconds: Annotated[PositiveFloat, Field(le=86_400)] = 60.0
+    """Longest time for one batch, above 0, at most a day; over it every completion of the batch scores 0."""
+
+    @field_validator("function")
+    @classmethod
+    def _is_module_and_name(cls, value: str) -> str:
+        if not _FUNCTION.fullmatch(value):
+            raise ValueError("is not of the form module:function; write for example my_rewards:brevity")
+        return value
 
 
-class ThinkFormatComponent(Settings):
-    """One non-empty `<think>` block, then a non-empty answer."""
+Component = Annotated[
+    MathComponent
+    | Gsm8kComponent
+    | LetterComponent
+    | ExactComponent
+    | RegexComponent
+    | NumericComponent
+    | ThinkFormatComponent
+    | AnswerTagComponent
+    | TagCountComponent
+    | OverlongComponent
+    | CosineLengthComponent
+    | RepetitionComponent
+    | LanguageComponent
+    | TextQualityComponent
+    | PythonComponent,
+    Field(discriminator="kind"),
+]
 
-    kind: Literal["think_format"]
-    weight: Float = 0.1
-    """Factor of this component in the reward; small, so that form never pays more than substance."""
-    strict_newlines: bool = False
-    """Ask for line breaks around the reasoning, as DeepSeek-R1's template writes them."""
+#: Their best value is not 1, so their mean is no accuracy.
+_NO_ACCURACY = (OverlongComponent, CosineLengthComponent, RepetitionComponent)
 
 
-Component = Annotated[MathComponent | ThinkFormatComponent, Field(discriminator="kind")]
+class EngineSettings(Settings):
+    """Limits of the processes that check answers."""
+
+    timeout_seconds: Annotated[PositiveFloat, Field(le=3600)] = 5.0
+    """Longest work on one answer, above 0, at most an hour; the clock starts when the work starts."""
+    num_workers: Annotated[Annotated[PositiveInt, Field(le=256)] | None, NoneText] = None
+    """Processes on each rank, 1 to 256; null is the machine's cores shared among its ranks, at most 8."""
+    memory_gib: Annotated[PositiveFloat, Field(ge=1, le=1024)] = 4.0
+    """Address space of one process in GiB, 1 to 1024; an answer that wants more counts as a crash."""
 
 
 class RewardSettings(Settings):
@@ -37,15 +90,36 @@ class RewardSettings(Settings):
     """Components by name; the name is the name of the curve."""
     primary: Text = "correctness"
     """The component that is judged: accuracy, dynamic sampling and health use it."""
+    engine: EngineSettings = EngineSettings()
+    """Limits of the processes that check answers."""
 
     @model_validator(mode="after")
     def _check(self) -> RewardSettings:
         if not self.components:
             raise ValueError("a reward needs at least one component; choose one, for example reward=math")
-        if self.primary not in self.components:
-            raise ValueError(
-                f"primary: {self.primary!r} is not a component; the components are {sorted(self.components)}"
-            )
+        faults = [*self._primary_faults(), *self._cosine_faults()]
         if all(component.weight == 0 for component in self.components.values()):
-            raise ValueError("every component has weight 0, so no completion is better than another; raise one")
+            faults.append("every component has weight 0, so no completion is better than another; raise one")
+        if faults:
+            raise ValueError("\n".join(faults))
         return self
+
+    def _primary_faults(self) -> list[str]:
+        if self.primary not in self.components:
+            return [f"primary: {self.primary!r} is not a component; the components are {sorted(self.components)}"]
+        component = self.components[self.primary]
+        if isinstance(component, _NO_ACCURACY):
+            return [
+                f"primary: {self.primary!r} is of kind {component.kind}, whose mean is no accuracy (1 is not its best "
+                "value); name a component that judges the answer"
+            ]
+        return []
+
+    def _cosine_faults(self) -> list[str]:
+        cosines = {name: c for name, c in self.components.items() if isinstance(c, CosineLengthComponent)}
+        return [
+            f"components.{name}.judged_by: {cosine.judged_by!r} is no component that judges an answer; "
+            f"name one of {sorted(n for n, c in self.components.items() if not isinstance(c, _NO_ACCURACY))}"
+            for name, cosine in cosines.items()
+            if isinstance(self.components.get(cosine.judged_by), (*_NO_ACCURACY, type(None)))
+        ]

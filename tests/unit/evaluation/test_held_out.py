@@ -155,3 +155,19 @@ def test_component_sees_the_target_of_each_sample() -> None:
     generate = FakeGenerate([["a", "b"], ["c", "d"]], ["a", "c"])
     evaluate_held_out(rows(2), generate, [RewardComponent("c", 1.0, scorer)], primary="c", num_samples=2)
     assert seen == [["0", "0", "1", "1"], ["0", "1"]]
+
+
+def test_components_see_prompts_and_lengths_as_while_training() -> None:
+    """What counts tokens, or asks for prompts, must not fail only when the run is evaluated."""
+    seen: list[dict[str, Any]] = []
+
+    def scorer(name: str, completions: Sequence[Any], columns: Any) -> list[Score]:
+        seen.append(dict(columns))
+        return [Score(1.0, "match")] * len(completions)
+
+    parts = [RewardComponent("correctness", 1.0, scorer)]
+    evaluate_held_out(rows(1), FakeGenerate([["a", "bcd"]], ["ef"]), parts, primary="correctness", num_samples=2)
+    sampled, greedy = seen
+    question = [{"role": "user", "content": "q0"}]
+    assert sampled == {"prompts": [question] * 2, "target": ["0", "0"], "num_tokens": [1, 3]}
+    assert greedy["num_tokens"] == [2]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_exp.rewards.worker_pool import shared_pool
+from grpo_exp.rewards.worker_pool import PoolLimits, limit_shared_pool, shared_pool
 
 from .reward_cases import CHECKOUT
 
@@ -27,3 +27,10 @@ def _end_checkers() -> Iterator[None]:
     """End the checker processes after the last test."""
     yield
     shared_pool().close()
+
+
+@pytest.fixture(autouse=True)
+def _usual_limits() -> Iterator[None]:
+    """Set the limits of the checkers back where a test changed them."""
+    yield
+    limit_shared_pool(PoolLimits())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_exp.rewards.answer_sources import extract_gsm8k
 from grpo_exp.rewards.math_answer import score_math, score_math_batch
 from grpo_exp.rewards.worker_pool import WorkerPool, shared_pool
 
@@ -193,3 +194,15 @@ def test_math500(shared_data: Path) -> None:
     _check_rows(golds, golds, list(range(len(golds))))
     solutions = score_math_batch([row["solution"] for row in rows], golds, prefilled=[False] * len(rows))
     assert [score.value for score in solutions] == [1.0] * len(rows)
+
+
+def test_gsm8k_component_on_its_own_solutions(shared_data: Path) -> None:
+    """Each solution is right for itself; the next one with another number is not."""
+    solutions = [row["answer"] for row in load_jsonl(shared_data / "gsm8k_test.jsonl")]
+    numbers = [solution.rpartition("#### ")[2] for solution in solutions]
+    other = [solutions[_is_next_different(numbers, position)] for position in range(len(solutions))]
+    closed = [False] * len(solutions)
+    right = score_math_batch(solutions, solutions, prefilled=closed, extract=extract_gsm8k)
+    wrong = score_math_batch(other, solutions, prefilled=closed, extract=extract_gsm8k)
+    assert [solutions[i] for i, score in enumerate(right) if score.value != 1.0] == []
+    assert [(other[i], solutions[i]) for i, score in enumerate(wrong) if score.value != 0.0] == []

@@ -1,0 +1,1 @@
+"""Run programs that nobody has read: what a sandbox is, and the ones there are."""
