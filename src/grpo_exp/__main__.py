@@ -23,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         hint = did_you_mean(name, _names())
         print(f"grpo-exp {name}: there is no such command{hint}\n\n{_usage()}", file=sys.stderr)
         sys.exit(int(ExitCode.WRONG_CONFIG))
+    if {"-h", "--help"} & set(rest):
+        print(importlib.import_module(f"grpo_exp.commands.{name}").__doc__)
+        sys.exit(int(ExitCode.COMPLETED))
     try:
         sys.exit(int(importlib.import_module(f"grpo_exp.commands.{name}").main(rest)))
     except ConfigError as error:

@@ -11,12 +11,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from grpo_exp.adoption import adopt
 from grpo_exp.composition import RunRequest, build_request
+from grpo_exp.conclusion import conclude
 from grpo_exp.console import build_console
 from grpo_exp.errors import ConfigError, ExitCode
 from grpo_exp.rundir import RunDirectory
-from grpo_exp.runner import adopt, conclude
 from grpo_exp.settings import load
+from grpo_exp.signals import heed_signals
 from grpo_exp.worker import broadcast_from_main, run_worker
 
 
@@ -74,7 +76,10 @@ def _run_quietly(directory: RunDirectory, rank: int) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     try:
-        run_worker(directory)
+        # One Ctrl-C arrives twice: from the terminal, and from the launcher, which ends its workers 30 s later. So a
+        # second one means nothing here.
+        with heed_signals(directory):
+            run_worker(directory)
     finally:
         sys.stdout.flush()
         os.dup2(saved[0], 1)

@@ -37,6 +37,23 @@ def settings_hash(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+def changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the settings that differ: dotted path -> (old value, new value), None where there was or is none."""
+    before, after = _by_path(old), _by_path(new)
+    pairs = {path: (before.get(path), after.get(path)) for path in {**before, **after}}
+    return {path: (was, now) for path, (was, now) in pairs.items() if was != now}
+
+
+def _by_path(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            found |= _by_path(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
 def collect(command: list[str]) -> dict[str, Any]:
     """Return what is known before the workers start; they add the device and the data set."""
     return {

@@ -1,28 +1,21 @@
-"""The run directory: the only module that knows file names, locks and the STOP file in it.
+"""The run directory: the only module that knows the names of the files in it, and what an attempt leaves.
 
 Everything that a report, a resume or a re-run needs lies here; `result.json` is written last.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import socket
+import shutil
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo_exp.errors import ConfigError, RunError
-
-#: A lock on another host is stale when its heartbeat is older than this; ours beats every HEARTBEAT_SECONDS.
-STALE_SECONDS = 120.0
-HEARTBEAT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +79,14 @@ class RunDirectory:
         """What the workers are doing just now; gone when they are done."""
         return self.path / "status.json"
 
+    @property
+    def completions(self) -> Path:
+        """Folder of sampled completions."""
+        return self.path / "completions"
+
     def held_out_samples(self, when: str) -> Path:
         """Held-out completions with their scores, before or after training."""
-        return self.path / "completions" / f"held_out_{when}.jsonl"
+        return self.completions / f"held_out_{when}.jsonl"
 
     @property
     def model(self) -> Path:
@@ -126,18 +124,6 @@ class RunDirectory:
         """What the worker processes of the newest attempt printed."""
         return self.attempt_logs / "worker.log"
 
-    def begin_attempt(self) -> int:
-        """Start a new attempt; what an earlier unfinished one measured moves into its log folder."""
-        previous = self.attempt_logs if self.attempt else None
-        if previous is not None:
-            for path in (self.metrics, self.result):
-                if path.exists():
-                    path.replace(previous / path.name)
-        self.stop_file.unlink(missing_ok=True)
-        number = self.attempt + 1
-        (self.log_root / f"attempt-{number}").mkdir(parents=True)
-        return number
-
     def read_result(self) -> dict[str, Any] | None:
         """Return how the run ended, or None while it has not."""
         return json.loads(self.result.read_text()) if self.result.is_file() else None
@@ -152,11 +138,75 @@ class RunDirectory:
             raise ConfigError(f"{self.path}: holds no config.json, so it is not a run folder; give the folder of a run")
         return json.loads(self.config_json.read_text())
 
+    def read_status(self) -> dict[str, Any] | None:
+        """Return `{"phase", "done", "total"}` as the workers told it last, or None where they have not or are done."""
+        try:
+            return json.loads(self.status.read_text())
+        except FileNotFoundError:
+            return None
+
     def add_event(self, kind: str, text: str, **fields: Any) -> None:
-        """Append one event."""
-        record = {"time": time.time(), "kind": kind, "text": text, **fields}
-        with self.events.open("a") as stream:
-            stream.write(json.dumps(record) + "\n")
+        """Append one event of the newest attempt."""
+        record = {"time": time.time(), "attempt": self.attempt, "kind": kind, "text": text, **fields}
+        with self.events.open("a+b") as stream:
+            end = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, end - 1))
+            # A line that a crash cut is ended, so that this one does not run into it.
+            start = "\n" if stream.read(1) not in {b"", b"\n"} else ""
+            stream.write(f"{start}{json.dumps(record)}\n".encode())
+
+
+def begin_attempt(directory: RunDirectory) -> int:
+    """Start a new attempt with a clean folder, and return its number.
+
+    What an earlier one measured moves into its log folder, with a copy of what it was asked to do. The history of
+    events, the ids of the tracker's run and the tracker's own files belong to the run and stay.
+    """
+    number = directory.attempt + 1
+    if number > 1:
+        earlier = directory.attempt_logs
+        measured = (directory.metrics, directory.result, directory.status, directory.completions)
+        for path in (*measured, directory.curves.parent, directory.model):
+            if path.exists():
+                _move_into(earlier, path)
+        for path in (directory.config_json, directory.config_yaml, directory.overrides, directory.provenance):
+            if path.exists():
+                shutil.copy2(path, earlier)
+    directory.stop_file.unlink(missing_ok=True)
+    (directory.log_root / f"attempt-{number}").mkdir(parents=True)
+    return number
+
+
+def read_events(directory: RunDirectory, *, attempt: int | None = None) -> list[dict[str, Any]]:
+    """Return events, oldest first; a line that a crash cut is left out.
+
+    Args:
+        directory: The run.
+        attempt: Number of the attempt that they belong to; None for those of all.
+    """
+    if not directory.events.exists():
+        return []
+    found = [_parse_line(line) for line in directory.events.read_bytes().splitlines()]
+    return [event for event in found if event is not None and attempt in {None, event["attempt"]}]
+
+
+def _move_into(folder: Path, path: Path) -> None:
+    """Move a file or folder; into a folder that an interrupted move left there, file by file."""
+    target = folder / path.name
+    if not (path.is_dir() and target.is_dir()):
+        path.replace(target)
+        return
+    for entry in path.iterdir():
+        _move_into(target, entry)
+    path.rmdir()
+
+
+def _parse_line(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and {"attempt", "kind", "text"} <= event.keys() else None
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
@@ -178,99 +228,6 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-class Lock:
-    """Exclusive ownership of a run directory, with a heartbeat.
-
-    On the same host an owner is alive while its process is; on another host, while its heartbeat is fresh.
-    """
-
-    def __init__(self, directory: RunDirectory) -> None:
-        self._path = directory.lock
-        self._released = threading.Event()
-
-    def acquire(self) -> None:
-        """Become the owner.
-
-        Raises:
-            RunError: Somebody alive owns the run.
-        """
-        owner = {"host": socket.gethostname(), "pid": os.getpid(), "start": _process_start(os.getpid())}
-        with self._alone():
-            self._take_away_if_stale()
-            try:
-                descriptor = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-            except FileExistsError:  # on a file system without flock another one can come between
-                raise RunError(f"{self._path}: another process took this run; see grpo-exp show") from None
-            with os.fdopen(descriptor, "w") as stream:
-                json.dump(owner, stream)
-        threading.Thread(target=self._beat, name="run-lock-heartbeat", daemon=True).start()
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Let one taker at a time look at the owner and act on it: another one's new lock is not thrown away."""
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            with contextlib.suppress(OSError):  # some network file systems have no flock
-                fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
-
-    def release(self) -> None:
-        """Give the run free."""
-        self._released.set()
-        self._path.unlink(missing_ok=True)
-
-    def _beat(self) -> None:
-        while not self._released.wait(HEARTBEAT_SECONDS):
-            try:
-                os.utime(self._path)
-            except FileNotFoundError:
-                return  # released, or the run's folder was removed
-
-    def _take_away_if_stale(self) -> None:
-        try:
-            owner, age = json.loads(self._path.read_text()), time.time() - self._path.stat().st_mtime
-        except FileNotFoundError:
-            return
-        except json.JSONDecodeError:
-            owner, age = (
-                {},
-                time.time() - self._path.stat().st_mtime,
-            )  # created a moment ago, or cut by a crash
-        if _is_alive(owner, age):
-            raise RunError(
-                f"{self._path.parent}: this run is going on in process {owner.get('pid')} on "
-                f"{owner.get('host')}; wait for it, stop it, or start another beside it with resume=never"
-            )
-        self._path.unlink(missing_ok=True)
-
-
-def _is_alive(owner: Mapping[str, Any], age_seconds: float) -> bool:
-    if owner.get("host") == socket.gethostname() and "pid" in owner:
-        start = _process_start(int(owner["pid"]))
-        return start is not None and start == owner.get("start")
-    return age_seconds < STALE_SECONDS
-
-
-def _process_start(pid: int) -> str | None:
-    """Return a process's start time in clock ticks since boot.
-
-    It tells a process from a later one that got the same number.
-    """
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else fields[19]
-
-
-def owner_is_gone(pid: int) -> bool:
-    """Say whether the process that started us has ended."""
-    return _process_start(pid) is None
 
 
 def find_or_create(root: Path, run_id: str, *, resume: bool) -> RunDirectory:

@@ -18,17 +18,25 @@ from grpo_exp.errors import ConfigError, ExitCode
 _MULTIRUN = ("--multirun", "-m")
 
 
+class _RunFailedError(Exception):
+    """Carries what a run raised past the place that explains what Hydra raises."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit with the code that the README lists."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
-        code = _run_under_launcher(words) if _started_by_a_launcher() else _run_with_hydra(words)
+        code = _run_under_launcher(words) if _started_by_a_launcher() else _run(words)
     except ConfigError as error:
         _print_faults(error)
         code = ExitCode.WRONG_CONFIG
-    except KeyboardInterrupt:  # before the workers were started: there is nothing to stop
-        print("stopped before anything was started", file=sys.stderr)
+    except KeyboardInterrupt:  # before or after the workers: while they run, signals are heeded
+        print("interrupted", file=sys.stderr)
         code = ExitCode.FAILED
     except BrokenPipeError:  # the reader of `--cfg job | head` has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -43,41 +51,18 @@ def _print_faults(error: ConfigError) -> None:
         print(f"  {fault}", file=sys.stderr)
 
 
-def _run_with_hydra(words: list[str]) -> int:
-    import hydra
-    from hydra.core.hydra_config import HydraConfig
-    from omegaconf import DictConfig
+def _run(words: list[str]) -> int:
+    """Run once, or hand over to Hydra what only Hydra does: its switches, its own settings and several runs.
 
+    Hydra's `main` composes everything twice, to find out how many runs are wanted; once is enough for one run.
+    """
     from grpo_exp.settings import load
 
-    codes: list[int] = []
-    started: list[bool] = []
-
-    @hydra.main(config_path=str(paths.config_dir()), config_name="train", version_base="1.3")
-    def task(config: DictConfig) -> int:
-        started.append(True)
-        try:
-            codes.append(_run_one(config, list(HydraConfig.get().overrides.task)))
-        except ConfigError as error:  # told here: Hydra would add a line of its own, and end a multirun
-            _print_faults(error)
-            codes.append(int(ExitCode.WRONG_CONFIG))
-        return codes[-1]
-
-    # Hydra catches what its jobs raise and exits with 1; this switch hands the exceptions to us.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    load.announce_sweeps()
-    sys.argv = ["grpo_exp.train", *words]
-    try:
-        task()
-    except load.HYDRA_FAULTS as error:
-        raise load.explain(error, words) from error
-    except (ValueError, OSError) as error:
-        if started:
-            raise
-        # Hydra's own: a group that is set to null or a number, a sweep folder that cannot be made.
-        text = str(error).partition(chr(10))[0]
-        raise ConfigError(f"{' '.join(words)}: {text}; see --help for the groups and their options") from error
-    return max(codes, default=int(ExitCode.COMPLETED))
+    if not any(word.startswith(("-", "hydra.", "+hydra.", "++hydra.", "~hydra.", "hydra/")) for word in words):
+        config = load.compose_one(words)
+        if config is not None:
+            return _run_one(config, words)
+    return _run_with_hydra(words)
 
 
 def _run_one(config: Any, overrides: list[str]) -> int:
@@ -86,6 +71,42 @@ def _run_one(config: Any, overrides: list[str]) -> int:
     from grpo_exp.runner import run
 
     return run(build_request(config, overrides), build_console())
+
+
+def _run_with_hydra(words: list[str]) -> int:
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import DictConfig
+
+    from grpo_exp.settings import load
+    from grpo_exp.signals import was_interrupted
+
+    codes: list[int] = []
+
+    @hydra.main(config_path=str(paths.config_dir()), config_name="train", version_base="1.3")
+    def task(config: DictConfig) -> int:
+        if was_interrupted():
+            print(f"not started: {' '.join(HydraConfig.get().overrides.task)}", file=sys.stderr)
+            return codes[-1]
+        try:
+            codes.append(_run_one(config, list(HydraConfig.get().overrides.task)))
+        except ConfigError as error:  # told here: Hydra would add a line of its own, and end a multirun
+            _print_faults(error)
+            codes.append(int(ExitCode.WRONG_CONFIG))
+        except Exception as error:
+            raise _RunFailedError(error) from error
+        return codes[-1]
+
+    # Hydra catches what its jobs raise and exits with 1; this switch hands the exceptions to us.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    sys.argv = ["grpo_exp.train", *words]
+    load.announce_sweeps()
+    try:
+        with load.explained(words, with_switches=True):
+            task()
+    except _RunFailedError as failed:
+        raise failed.error from None
+    return max(codes, default=int(ExitCode.COMPLETED))
 
 
 # ------------------------------------------------------- started by `accelerate launch -m grpo_exp.train ...`

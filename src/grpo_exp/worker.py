@@ -6,7 +6,6 @@ exit code 0 whenever `result.json` says how the run ended: the launcher loses ot
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -15,27 +14,27 @@ import traceback
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_exp.data.load import load_prompts
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.errors import ConfigError, ExitCode, RunError
 from grpo_exp.health.rules import HealthMonitor
-from grpo_exp.rundir import RunDirectory, owner_is_gone, write_json
+from grpo_exp.rundir import RunDirectory, write_json
 from grpo_exp.settings.batching import solve_batch
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.stop_watch import StopRequestedError, StopWatch
 from grpo_exp.tracking.background import BackgroundTracker
 from grpo_exp.tracking.build import build_tracker
 from grpo_exp.tracking.metrics_log import MetricsLog
 from grpo_exp.tracking.tracker import RunInfo, RunStatus
 
+if TYPE_CHECKING:
+    from grpo_exp.backends.trl.training import TrainingOutcome
+
 #: Set by the front end: workers stop when the process of this number has ended.
 OWNER_VARIABLE = "GRPO_EXP_OWNER_PID"
 _TRACKER_TIMEOUT_SECONDS = 60.0
-
-
-class StopRequestedError(RunError):
-    """The run was asked to stop before its first step."""
 
 
 def main() -> None:
@@ -51,22 +50,25 @@ def run_worker(directory: RunDirectory) -> None:
     """
     started = time.perf_counter()
     rank = int(os.environ.get("RANK", "0"))
+    watch = StopWatch(directory, owner=int(os.environ.get(OWNER_VARIABLE, "0")))
+    if watch.is_replaced():
+        raise RunError(f"{directory.path}: another process has taken over the run; nothing is left to do here")
     settings = RunSettings.model_validate(directory.read_config())
-    observer = _MainObserver(directory, settings) if rank == 0 else _SilentObserver(directory)
+    observer = _MainObserver(directory, watch, settings) if rank == 0 else _SilentObserver(watch)
     try:
         result = _train(directory, settings, observer)
     except BaseException as error:
         traceback.print_exc()
+        result = _failure(error, observer.last_step)
         if rank == 0:
-            observer.close("failed")
-            _write_failure(directory, error, time.perf_counter() - started)
+            _end(directory, observer, result, time.perf_counter() - started)
         if not isinstance(error, ConfigError):
             raise
         return
     if rank == 0:
-        observer.close(result["status"])
-        _draw(directory, settings, result)
-        write_json(directory.result, {**result, "wall_seconds": time.perf_counter() - started})
+        if not observer.is_replaced():
+            _draw(directory, settings, result)
+        _end(directory, observer, result, time.perf_counter() - started)
 
 
 def _train(directory: RunDirectory, settings: RunSettings, observer: _SilentObserver) -> dict[str, Any]:
@@ -78,10 +80,17 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: _SilentObse
     data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
     observer.on_data(data)
     outcome = run_training(settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu)
+    return _to_result(outcome, observer, max_steps=settings.trainer.max_steps)
+
+
+def _to_result(outcome: TrainingOutcome, observer: _SilentObserver, *, max_steps: int) -> dict[str, Any]:
     result: dict[str, Any] = {"status": "completed", "resumable": False, "reason": "all steps done"}
     exit_code = ExitCode.COMPLETED
     if outcome.stopped or observer.health_stop:
-        result |= {"status": "stopped", "reason": observer.stop_reason or "another process stopped"}
+        reason = observer.stop_reason or "another process stopped"
+        if outcome.steps == max_steps and not observer.health_stop:
+            reason += ", in the held-out evaluation after the last step"
+        result |= {"status": "stopped", "reason": reason}
         exit_code = ExitCode.ENDED_BY_RULE if observer.health_stop else ExitCode.FAILED
     return {**result, "exit_code": int(exit_code), "steps": outcome.steps, "eval": outcome.evaluation}
 
@@ -129,35 +138,52 @@ def broadcast_from_main(message: Any) -> Any:
     return box[0]
 
 
-def _write_failure(directory: RunDirectory, error: BaseException, seconds: float) -> None:
+def _failure(error: BaseException, last_step: int) -> dict[str, Any]:
     code = ExitCode.WRONG_CONFIG if isinstance(error, ConfigError) else ExitCode.FAILED
     status = "stopped" if isinstance(error, StopRequestedError) else "failed"
     reason = str(error) if isinstance(error, ConfigError | RunError) else f"{type(error).__name__}: {error}"
-    write_json(
-        directory.result,
-        {"status": status, "resumable": False, "reason": reason, "exit_code": int(code), "steps": 0, "eval": {},
-         "wall_seconds": seconds},
-    )  # fmt: skip
+    return {
+        "status": status,
+        "resumable": False,
+        "reason": reason,
+        "exit_code": int(code),
+        "steps": last_step,
+        "eval": {},
+    }
+
+
+def _end(directory: RunDirectory, observer: _SilentObserver, result: Mapping[str, Any], seconds: float) -> None:
+    """Close everything and write the result, on the main process; where others took the run, the result is theirs."""
+    observer.close(result["status"])
+    if not observer.is_replaced():
+        write_json(directory.result, {**result, "wall_seconds": seconds})
 
 
 def _draw(directory: RunDirectory, settings: RunSettings, result: Mapping[str, Any]) -> None:
+    """Draw the curves; a picture that fails is told, and does not cost the result."""
     from grpo_exp.reporting.plots import plot_curves
     from grpo_exp.tracking.metrics_log import read_metrics
 
     records = read_metrics(directory.metrics)
-    if records:
+    if not records:
+        return
+    try:
         directory.curves.parent.mkdir(exist_ok=True)
         plot_curves(records, directory.curves, f"{settings.name} {directory.run_id}", evaluation=result["eval"])
+    except Exception as error:
+        traceback.print_exc()
+        text = f"the curves were not drawn ({type(error).__name__}: {error}); try grpo-exp plot {directory.path}"
+        directory.add_event("warning", text)
 
 
 class _SilentObserver:
     """What processes other than the main one do: look whether to stop."""
 
-    def __init__(self, directory: RunDirectory) -> None:
-        self._directory = directory
-        self._owner = int(os.environ.get(OWNER_VARIABLE, "0"))
+    def __init__(self, watch: StopWatch) -> None:
+        self._watch = watch
         self.stop_reason: str | None = None
         self.health_stop = False
+        self.last_step = 0
 
     def on_data(self, data: PromptData) -> None:
         """Ignore the data."""
@@ -175,21 +201,23 @@ class _SilentObserver:
         """Nothing is open."""
 
     def wants_stop(self) -> bool:
-        """Say whether a STOP file, a lost front end or a health rule asks for it."""
-        if self.stop_reason is None and self._directory.stop_file.exists():
-            self.stop_reason = "stopped on request"
-        if self.stop_reason is None and self._owner and owner_is_gone(self._owner):
-            self.stop_reason = "the process that started the run has ended"
+        """Say whether a STOP file, a lost front end, a new owner or a health rule asks for it."""
+        if self.stop_reason is None:
+            self.stop_reason = self._watch.reason()
         return self.stop_reason is not None
+
+    def is_replaced(self) -> bool:
+        """Say whether the run belongs to others by now."""
+        return self._watch.is_replaced()
 
 
 class _MainObserver(_SilentObserver):
     """The main process: writes metrics, events and samples, feeds the tracker, watches the run's health."""
 
-    def __init__(self, directory: RunDirectory, settings: RunSettings) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: RunDirectory, watch: StopWatch, settings: RunSettings) -> None:
+        super().__init__(watch)
+        self._directory = directory
         self._settings = settings
-        self._has_trained = False
         self._metrics = MetricsLog(directory.metrics)
         self._health = HealthMonitor(settings.health)
         self._tracker = self._start_tracker()
@@ -204,9 +232,9 @@ class _MainObserver(_SilentObserver):
 
     def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
         """Tell the front end what is going on; before the first step this is also the place to stop at."""
+        if (self.last_step == 0 and self.wants_stop()) or self.is_replaced():
+            raise StopRequestedError(self.stop_reason or "another process has taken over the run")
         write_json(self._directory.status, {"phase": name, "done": done, "total": total})
-        if not self._has_trained and self.wants_stop():
-            raise StopRequestedError(self.stop_reason)
 
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
         """Write, then copy to the tracker, then look."""
@@ -215,7 +243,7 @@ class _MainObserver(_SilentObserver):
             self._tracker.log(record)
         if step == 0 or "train/loss" not in metrics:
             return
-        self._has_trained = True
+        self.last_step = step
         for finding in self._health.observe(step, record["metrics"], record.get("non_finite", [])):
             self._directory.add_event(finding.severity, finding.text, rule=finding.rule, step=finding.step)
             if finding.severity == "critical" and self._settings.health.on_critical == "stop":
@@ -230,8 +258,8 @@ class _MainObserver(_SilentObserver):
 
     def close(self, status: RunStatus) -> None:
         """End the tracker run; what it says about itself goes into `tracker.json` and the events."""
-        with contextlib.suppress(FileNotFoundError):
-            self._directory.status.unlink()
+        if not self.is_replaced():
+            self._directory.status.unlink(missing_ok=True)
         self._metrics.close()
         if self._tracker is not None:
             self._tracker.finish(status, _TRACKER_TIMEOUT_SECONDS)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import types
-import typing
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from architecture.checkout import CHECKOUT
+from architecture.settings_walk import MODELS, parts_of
 from grpo_exp.settings import load
+from grpo_exp.settings.base import Settings
 from grpo_exp.settings.run import RunSettings
 
 CONF = CHECKOUT / "conf"
@@ -49,33 +51,38 @@ def test_preset_says_what_it_is(path: Path) -> None:
     assert lines[0].startswith("# "), f"{path}: the first line is a comment that says what the option is for"
 
 
-def settings_models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """Yield a settings model and all that stand in its fields."""
-    yield model
-    for field in model.model_fields.values():
-        for part in parts_of(field.annotation):
-            if isinstance(part, type) and issubclass(part, BaseModel):
-                yield from settings_models(part)
-
-
-def parts_of(annotation: Any) -> Iterator[Any]:
-    """Yield an annotation's members, through unions, containers and Annotated."""
-    if typing.get_origin(annotation) in {None, typing.Literal}:
-        yield annotation
-        return
-    for argument in typing.get_args(annotation):
-        yield from parts_of(argument)
-
-
 def test_walk_reaches_nested_models() -> None:
     """Guards the next test against looking at nothing: a member of a union, inside a dict, inside a group."""
-    names = {model.__name__ for model in settings_models(RunSettings)}
+    names = {model.__name__ for model in MODELS}
     assert {"RunSettings", "TinyArchitecture", "ServerVllm", "ThinkFormatComponent", "DynamicSampling"} <= names
     assert list(parts_of(int | None)) == [int, types.NoneType]
 
 
-@pytest.mark.parametrize("model", sorted(set(settings_models(RunSettings)), key=lambda m: m.__name__))
+def documented_fields(source: str) -> set[str]:
+    """Return the annotated names of a class that are followed by a text."""
+    (node,) = ast.parse(source).body
+    assert isinstance(node, ast.ClassDef)
+    found = set()
+    for item, following in itertools.pairwise(node.body):
+        if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
+            continue
+        match following:
+            case ast.Expr(value=ast.Constant(value=str() as text)) if text.strip():
+                found.add(item.target.id)
+    return found
+
+
+def test_text_is_seen_only_below_its_field() -> None:
+    source = (
+        'class A:\n    """A."""\n    x: int = 1\n    """X."""\n    y: int\n    z: int = 2\n    """"""\n    w: int\n'
+    )
+    assert documented_fields(source) == {"x"}
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_every_setting_has_a_docstring(model: type[BaseModel]) -> None:
     tags = {"kind", "mode"}  # say only which member of a union it is
-    bare = [name for name, field in model.model_fields.items() if not field.description and name not in tags]
-    assert not bare, f"{model.__name__}: no docstring under {', '.join(bare)}"
+    classes = [part for part in model.__mro__ if issubclass(part, Settings) and part is not Settings]
+    documented = {name for part in classes for name in documented_fields(inspect.getsource(part))}
+    bare = set(model.model_fields) - documented - tags
+    assert not bare, f"{model.__name__}: no docstring under {', '.join(sorted(bare))}"

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +16,6 @@ from integration.command import (
     read_lines,
     run_command,
     run_train,
-    wait_for,
     without_times,
 )
 
@@ -171,124 +167,6 @@ def test_own_rows_and_own_model(smoke_folder: Path, tmp_path: Path) -> None:
     run = only_run(tmp_path / "outputs")
     # 40 rows, a fifth of them held out, x 4 samples
     assert len(read_lines(run / "completions" / "held_out_after.jsonl")) == 32
-
-
-def start_train(*words: str, cwd: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "grpo_exp.train", *words],
-        cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-
-
-def children_of(run: Path) -> list[int]:
-    """Return processes that name the run's folder in their command line."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if str(run).encode() in line:
-                found.append(int(entry.name))
-    return found
-
-
-def wait_for_steps(folder: Path, count: int) -> Path:
-    def has_steps() -> bool:
-        files = list(folder.glob("outputs/*/*/metrics.jsonl"))
-        return bool(files) and files[0].read_bytes().count(b"train/loss") >= count
-
-    wait_for(has_steps, seconds=120, what=f"{count} steps")
-    return only_run(folder / "outputs")
-
-
-LONG_RUN = ("experiment=smoke", "trainer.max_steps=5000", "tracker=none", *QUICK_MODEL)
-
-
-def test_ctrl_c_stops_after_the_step_and_leaves_no_process(tmp_path: Path) -> None:
-    process = start_train(*LONG_RUN, cwd=tmp_path)
-    run = wait_for_steps(tmp_path, 2)
-    assert children_of(run)
-    second = run_train(*LONG_RUN, cwd=tmp_path)
-    assert second.code == 2
-    assert "this run is going on" in second.output
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
-    result: dict[str, Any] = json.loads((run / "result.json").read_text())
-    assert result["status"] == "stopped"
-    assert 2 <= result["steps"] < 5000
-    assert process.returncode == 1  # stopped, and not resumable yet
-    assert "stopping after this step" in output
-    assert "Traceback" not in output
-    assert not children_of(run)
-    assert not (run / "lock.json").exists()
-
-
-def test_a_lost_front_end_stops_the_workers_and_the_run_can_start_again(tmp_path: Path) -> None:
-    process = start_train(*LONG_RUN, cwd=tmp_path)
-    run = wait_for_steps(tmp_path, 1)
-    process.kill()
-    process.communicate()
-    wait_for(lambda: not children_of(run), seconds=60, what="the end of the workers")
-    assert (run / "lock.json").exists()  # nobody was left to remove it
-    again = start_train(*LONG_RUN, cwd=tmp_path)
-    wait_for(lambda: (run / "logs" / "attempt-2").is_dir(), seconds=30, what="the second attempt")
-    again.send_signal(signal.SIGINT)
-    again.communicate(timeout=120)
-    assert not children_of(run)
-
-
-def test_killed_workers_leave_a_result_and_no_traceback(tmp_path: Path) -> None:
-    """As after an out-of-memory kill: the front end writes how far the run came, and that nobody said why."""
-    process = start_train(*LONG_RUN, cwd=tmp_path)
-    run = wait_for_steps(tmp_path, 2)
-    for number in children_of(run):
-        os.kill(number, signal.SIGKILL)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "Traceback" not in output
-    result = json.loads((run / "result.json").read_text())
-    assert (result["status"], result["steps"] >= 2) == ("failed", True)
-    assert "killed, or out of memory" in result["reason"] or "Signal 9" in result["reason"]
-    shown = run_command(sys.executable, "-m", "grpo_exp", "show", str(run), cwd=tmp_path)
-    assert shown.code == 0
-    assert "Traceback" not in shown.output
-
-
-def test_ctrl_c_while_priming_stops(tmp_path: Path) -> None:
-    """Priming for 5000 steps would take minutes; one Ctrl-C ends it after the current step, with a result."""
-    words = (*LONG_RUN, "model.priming.steps=5000")
-    process = start_train(*words, cwd=tmp_path)
-    wait_for(
-        lambda: any("priming" in p.read_text() for p in tmp_path.glob("outputs/*/*/status.json")),
-        seconds=120,
-        what="priming",
-    )
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "Traceback" not in output
-    assert json.loads((only_run(tmp_path / "outputs") / "result.json").read_text())["status"] == "stopped"
-
-
-def test_a_broken_update_ends_the_run_with_exit_code_3(tmp_path: Path) -> None:
-    """A weight of 1e38 on the format overflows the gradient's norm in 32 bits; the rule ends the run at that step."""
-    done = run_train(
-        "algorithm=dr_grpo", "experiment=smoke", "tracker=none", "launch=inline", *QUICK_MODEL,
-        "reward.components.format.weight=1e38", "trainer.max_steps=3", cwd=tmp_path,
-    )  # fmt: skip
-    assert done.code == 3, done.output
-    assert "is not finite" in done.output
-
-
-def test_a_worker_that_fails_is_reported_with_its_reason(tmp_path: Path) -> None:
-    """A GPU that is not there is found by the worker, which imports torch; the front end hands its reason on."""
-    finished = run_train(*SMOKE, "launch.device=cuda", cwd=tmp_path, env={"CUDA_VISIBLE_DEVICES": ""})
-    assert finished.code == 2
-    assert "launch.device=cuda" in finished.output
-    assert "launch.device=cpu" in finished.output
-    assert "Traceback" not in finished.output
 
 
 def test_commands_read_the_run(smoke_folder: Path) -> None:

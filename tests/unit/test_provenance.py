@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grpo_exp import provenance
-from grpo_exp.provenance import settings_hash
+from grpo_exp.provenance import changed_settings, settings_hash
 from grpo_exp.settings import load
 
 
@@ -100,6 +100,26 @@ def test_spelling_on_the_command_line_does_not_matter() -> None:
         )
     }
     assert len(hashes) == 1
+
+
+def test_changed_settings_are_named_by_path_with_both_values(config: dict[str, Any]) -> None:
+    other = changed(changed(config, "health.enabled", False), "launch.main_process_port", 29500)
+    assert changed_settings(config, other) == {
+        "health.enabled": (True, False),
+        "launch.main_process_port": (None, 29500),
+    }
+    assert changed_settings(config, copy.deepcopy(config)) == {}
+
+
+def test_setting_that_comes_or_goes_counts_as_none() -> None:
+    """Another kind of tracker has other keys."""
+    old = {"tracker": {"kind": "wandb", "project": "p"}, "seed": 0}
+    new = {"tracker": {"kind": "mlflow", "experiment": "e"}, "seed": 0}
+    assert changed_settings(old, new) == {
+        "tracker.kind": ("wandb", "mlflow"),
+        "tracker.project": ("p", None),
+        "tracker.experiment": (None, "e"),
+    }
 
 
 def test_what_is_collected() -> None:

@@ -1,63 +1,21 @@
-"""The run directory: whole files, one owner, attempts that keep what earlier ones measured."""
+"""The run directory: whole files, and attempts that keep what earlier ones measured."""
 
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from grpo_exp import rundir
 from grpo_exp.errors import ConfigError, RunError
-from grpo_exp.rundir import STALE_SECONDS, Lock, RunDirectory, find_or_create, write_json, write_text
-
-#: Takes the lock of the folder in its argument, says so, and ends when its standard input does.
-OWNER = """
-import os, sys
-from pathlib import Path
-from grpo_exp.rundir import Lock, RunDirectory
-lock = Lock(RunDirectory(Path(sys.argv[1])))
-lock.acquire()
-print("owned", flush=True)
-word = sys.stdin.readline()
-if word == "die\\n":
-    os._exit(1)
-lock.release()
-"""
+from grpo_exp.rundir import RunDirectory, begin_attempt, find_or_create, read_events, write_json, write_text
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> RunDirectory:
     return find_or_create(tmp_path, "abc-s0", resume=True)
-
-
-@pytest.fixture
-def owner(directory: RunDirectory) -> Iterator[subprocess.Popen[str]]:
-    """Another process that owns the run."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(directory.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process:
-        assert process.stdout.readline() == "owned\n"
-        yield process
-        if process.poll() is None:
-            process.kill()
-
-
-def say(process: subprocess.Popen[str], word: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(word + "\n")
-    process.stdin.flush()
 
 
 # ------------------------------------------------------------------------------------------ whole files
@@ -142,32 +100,68 @@ def test_folder_that_cannot_be_made_names_the_fix(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------ attempts
 
 
-def test_attempts_are_numbered_and_keep_what_the_last_one_measured(directory: RunDirectory) -> None:
+def leave_an_attempt(directory: RunDirectory) -> dict[str, str]:
+    """Write what an attempt can leave; return the text of each file that was measured, by its name in the folder."""
+    measured = {
+        "metrics.jsonl": '{"step": 1}\n',
+        "result.json": '{"status": "failed"}\n',
+        "status.json": '{"phase": "training"}\n',
+        "completions/held_out_before.jsonl": "{}\n",
+        "plots/curves.png": "a picture",
+        "model/config.json": "{}",
+    }
+    for name, text in measured.items():
+        write_text(directory.path / name, text)
+    return measured
+
+
+def test_what_an_attempt_measured_moves_into_its_logs_when_the_next_one_begins(directory: RunDirectory) -> None:
     assert directory.attempt == 0
-    assert directory.begin_attempt() == 1
-    directory.metrics.write_text('{"step": 1}\n')
-    write_json(directory.result, {"status": "failed"})
-    write_json(directory.tracker, {"mlflow_run_id": "x"})
-    directory.add_event("warning", "slow", step=1)
+    assert begin_attempt(directory) == 1
+    measured = leave_an_attempt(directory)
     directory.stop_file.touch()
 
-    assert directory.begin_attempt() == 2
+    assert begin_attempt(directory) == 2
     first = directory.log_root / "attempt-1"
-    assert (first / "metrics.jsonl").read_text() == '{"step": 1}\n'
-    assert json.loads((first / "result.json").read_text()) == {"status": "failed"}
-    # The new attempt starts clean, is not stopped by the old request, and goes on with events and tracker run.
-    assert not directory.metrics.exists()
+    assert {name: (first / name).read_text() for name in measured} == measured
+    # The new one starts clean: no old curve, picture, sample, model, phase or result, and no old request to stop.
+    assert [entry.name for entry in directory.path.iterdir()] == ["logs"]
     assert directory.read_result() is None
-    assert not directory.stop_file.exists()
-    assert directory.tracker.exists()
-    assert json.loads(directory.events.read_text())["text"] == "slow"
+    assert directory.read_status() is None
     assert directory.attempt_logs == directory.log_root / "attempt-2"
     assert directory.worker_log.parent.is_dir()
 
 
+def test_what_belongs_to_the_run_stays_and_what_was_asked_for_is_copied(directory: RunDirectory) -> None:
+    """The commit of an attempt would be lost with the next one's provenance otherwise."""
+    begin_attempt(directory)
+    asked = {"config.json": "{}", "config.yaml": "seed: 0\n", "overrides.txt": "seed=0\n", "provenance.json": "{}"}
+    belonging = {**asked, "tracker.json": '{"mlflow_run_id": "x"}', "events.jsonl": "{}\n", "wandb/run/log": "text"}
+    for name, text in belonging.items():
+        write_text(directory.path / name, text)
+    begin_attempt(directory)
+    assert {name: (directory.path / name).read_text() for name in belonging} == belonging
+    first = directory.log_root / "attempt-1"
+    assert {entry.name: entry.read_text() for entry in first.iterdir()} == asked
+
+
+def test_move_that_was_interrupted_is_finished_by_the_next_start(directory: RunDirectory) -> None:
+    """Half of the samples were moved, then the process was killed; the other half joins them."""
+    begin_attempt(directory)
+    write_text(directory.log_root / "attempt-1" / "completions" / "held_out_before.jsonl", "moved")
+    write_text(directory.completions / "held_out_after.jsonl", "left")
+    begin_attempt(directory)
+    first = directory.log_root / "attempt-1" / "completions"
+    assert {entry.name: entry.read_text() for entry in first.iterdir()} == {
+        "held_out_before.jsonl": "moved",
+        "held_out_after.jsonl": "left",
+    }
+    assert not directory.completions.exists()
+
+
 def test_tenth_attempt_comes_after_the_ninth(directory: RunDirectory) -> None:
     """As text, attempt-9 sorts after attempt-10."""
-    assert [directory.begin_attempt() for _ in range(11)] == list(range(1, 12))
+    assert [begin_attempt(directory) for _ in range(11)] == list(range(1, 12))
 
 
 def test_events_are_appended_with_time_and_fields(directory: RunDirectory) -> None:
@@ -184,126 +178,25 @@ def test_events_are_appended_with_time_and_fields(directory: RunDirectory) -> No
     assert before <= first["time"] <= second["time"] <= time.time()
 
 
+def test_events_of_one_attempt_or_of_all(directory: RunDirectory) -> None:
+    assert read_events(directory) == []
+    for text in ("first", "second"):
+        begin_attempt(directory)
+        directory.add_event("warning", text)
+    directory.add_event("warning", "third")
+    assert [event["text"] for event in read_events(directory)] == ["first", "second", "third"]
+    assert [event["text"] for event in read_events(directory, attempt=1)] == ["first"]
+    assert [event["text"] for event in read_events(directory, attempt=2)] == ["second", "third"]
+
+
+def test_event_that_a_crash_cut_is_left_out_and_costs_no_other(directory: RunDirectory) -> None:
+    directory.add_event("warning", "whole")
+    with directory.events.open("a") as stream:
+        stream.write('{"time": 1.0, "attempt": 0, "kind": "warn')
+    directory.add_event("warning", "after")
+    assert [event["text"] for event in read_events(directory)] == ["whole", "after"]
+
+
 def test_folder_without_a_run_says_so(directory: RunDirectory) -> None:
     with pytest.raises(ConfigError, match=r"holds no config\.json, so it is not a run folder"):
         directory.read_config()
-
-
-# ------------------------------------------------------------------------------------------ one owner
-
-
-def test_second_owner_is_refused_until_the_first_is_done(directory: RunDirectory) -> None:
-    lock = Lock(directory)
-    lock.acquire()
-    with pytest.raises(RunError, match=rf"going on in process {os.getpid()} on .*resume=never"):
-        Lock(directory).acquire()
-    lock.release()
-    assert not directory.lock.exists()
-    again = Lock(directory)
-    again.acquire()
-    again.release()
-
-
-def test_live_process_keeps_its_run(directory: RunDirectory, owner: subprocess.Popen[str]) -> None:
-    """However old its heartbeat is: on one host the process itself is asked."""
-    os.utime(directory.lock, (0, 0))
-    with pytest.raises(RunError, match=f"going on in process {owner.pid}"):
-        Lock(directory).acquire()
-    say(owner, "release")
-    owner.wait(10)
-    lock = Lock(directory)
-    lock.acquire()
-    lock.release()
-
-
-@pytest.mark.parametrize("reaped", [True, False])
-def test_dead_process_loses_its_run(reaped: bool, directory: RunDirectory, owner: subprocess.Popen[str]) -> None:
-    """It ended without releasing; whether its parent has collected it or not (a zombie runs no more)."""
-    say(owner, "die")
-    if reaped:
-        owner.wait(10)
-    else:
-        wait_for(lambda: rundir.owner_is_gone(owner.pid))
-    assert directory.lock.exists()
-    lock = Lock(directory)
-    lock.acquire()
-    assert json.loads(directory.lock.read_text())["pid"] == os.getpid()
-    lock.release()
-    assert list(directory.path.iterdir()) == []
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def write_lock(directory: RunDirectory, owner: dict[str, Any] | str, age: float = 0.0) -> None:
-    directory.lock.write_text(owner if isinstance(owner, str) else json.dumps(owner))
-    os.utime(directory.lock, (time.time() - age,) * 2)
-
-
-def test_number_of_a_dead_process_that_another_one_got_does_not_count(directory: RunDirectory) -> None:
-    """Process numbers come again: this one runs, but it started at another time than the owner."""
-    write_lock(directory, {"host": socket.gethostname(), "pid": os.getpid(), "start": "1"})
-    lock = Lock(directory)
-    lock.acquire()
-    lock.release()
-
-
-@pytest.mark.parametrize(
-    "owner", [{"host": "elsewhere", "pid": 1, "start": "1"}, "", '{"host": "else'], ids=["host", "empty", "cut"]
-)
-def test_owner_that_cannot_be_asked_lives_as_long_as_its_heartbeat(
-    owner: dict[str, Any] | str, directory: RunDirectory
-) -> None:
-    """Another host, or a lock that is being written or was cut by a crash: 119 s are young, 121 s are not."""
-    assert STALE_SECONDS == 120
-    write_lock(directory, owner, age=STALE_SECONDS - 1)
-    with pytest.raises(RunError, match="this run is going on"):
-        Lock(directory).acquire()
-    write_lock(directory, owner, age=STALE_SECONDS + 1)
-    lock = Lock(directory)
-    lock.acquire()
-    lock.release()
-
-
-def test_heartbeat_keeps_the_lock_young(directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rundir, "HEARTBEAT_SECONDS", 0.02)
-    lock = Lock(directory)
-    lock.acquire()
-    os.utime(directory.lock, (0, 0))
-    wait_for(lambda: directory.lock.stat().st_mtime > 0)
-    lock.release()
-
-
-def test_stale_lock_has_one_heir(
-    directory: RunDirectory, owner: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two processes find the same dead owner; the slower one must not throw the quicker one's new lock away.
-
-    The quicker one here takes the lock between the slower one's look at the owner and its next move.
-    """
-    say(owner, "die")
-    owner.wait(10)
-    judge, winners, rivals = rundir._is_alive, [], []
-
-    def acquire(name: str) -> None:
-        try:
-            Lock(directory).acquire()
-        except RunError:
-            return
-        winners.append(name)
-
-    def judge_slowly(owner: Any, age: float) -> bool:
-        monkeypatch.setattr(rundir, "_is_alive", judge)
-        rivals.append(threading.Thread(target=acquire, args=("quicker",), daemon=True))
-        rivals[0].start()
-        rivals[0].join(1.0)  # where the look and the move are guarded, the rival waits for the slower one
-        return judge(owner, age)
-
-    monkeypatch.setattr(rundir, "_is_alive", judge_slowly)
-    acquire("slower")
-    rivals[0].join(10)
-    assert len(winners) == 1

@@ -38,7 +38,7 @@ def outcome(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int | str 
         (["trainer.max_step=5"], "trainer.max_step: there is no such setting; did you mean trainer.max_steps"),
         (["+foo=1"], "foo: there is no such setting"),
         (["algorithm.temperature=-1"], "algorithm.temperature=-1: must be above 0"),
-        (["reward=math,math_only"], "add --multirun for runs"),
+        (["reward=math,math_only"], "add --multirun for a run of each"),
     ],
 )
 def test_one_fault_ends_with_2_and_one_sentence(

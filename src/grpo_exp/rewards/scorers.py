@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from grpo_exp.rewards.answer_sources import extract_gsm8k
+from grpo_exp.rewards.code.scorer import build_code_scorer
 from grpo_exp.rewards.columns import BatchScorer, Columns, read_prefilled, read_targets, read_token_counts
 from grpo_exp.rewards.completion import Completion
 from grpo_exp.rewards.extraction import extract_box
@@ -21,6 +22,7 @@ from grpo_exp.rewards.text_form import score_language, score_repetition, score_t
 from grpo_exp.rewards.think_format import score_think_format
 from grpo_exp.settings.reward import (
     AnswerTagComponent,
+    CodeComponent,
     CosineLengthComponent,
     ExactComponent,
     Gsm8kComponent,
@@ -146,5 +148,6 @@ SCORERS: dict[type, Callable[[Any], BatchScorer]] = {
     RepetitionComponent: lambda c: _by_form(lambda text, prefilled: score_repetition(text, ngram_size=c.ngram_size)),
     LanguageComponent: lambda c: _by_form(lambda text, prefilled: score_language(text, c, prefilled=prefilled)),
     TextQualityComponent: lambda c: _by_form(lambda text, prefilled: score_text_quality(text, c, prefilled=prefilled)),
+    CodeComponent: build_code_scorer,
     PythonComponent: lambda c: PythonScorer(c.function, c.timeout_seconds),
 }

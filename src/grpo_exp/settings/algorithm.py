@@ -6,16 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from grpo_exp.settings.base import (
-    Fraction,
-    NoneText,
-    NonNegativeFloat,
-    OptionalPositiveFloat,
-    PositiveFloat,
-    PositiveInt,
-    Settings,
-    Text,
-)
+from grpo_exp.settings.base import FilledText, Float, Int, NoneText, PositiveFraction, Settings
 
 #: TRL's loss types, grouped by how many numbers the ratio clip needs.
 LossType = Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"]
@@ -31,11 +22,11 @@ class DynamicSampling(Settings):
 class AlgorithmSettings(Settings):
     """How rewards of a group become an update. Field names are TRL's own."""
 
-    name: Text
+    name: FilledText
     """Name of the preset, for tables and run names."""
-    citation: Text
+    citation: FilledText
     """The paper that the numbers come from."""
-    num_generations: Annotated[PositiveInt, Field(ge=2)] = 8
+    num_generations: Annotated[Int, Field(ge=2, le=1024)] = 8
     """G, completions per prompt; at least 2, since the baseline is the mean of the group."""
     loss_type: LossType
     """How token losses are aggregated, and the form of the surrogate."""
@@ -45,25 +36,25 @@ class AlgorithmSettings(Settings):
     """What the advantage is divided by: std of the group, of the batch, or nothing (Dr. GRPO)."""
     multi_objective_aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize"
     """Weighted sum of components before or after normalising."""
-    epsilon: Annotated[PositiveFloat, Field(le=10)] = 0.2
+    epsilon: Annotated[Float, Field(gt=0, le=10)] = 0.2
     """Lower clip of the ratio: at 1 - epsilon."""
-    epsilon_high: Annotated[Annotated[PositiveFloat, Field(le=100)] | None, NoneText] = None
+    epsilon_high: Annotated[Annotated[Float, Field(gt=0, le=100)] | None, NoneText, Field(examples=[0.28])] = None
     """Upper clip of the ratio: at 1 + epsilon_high; null is epsilon. For cispo an absolute cap (about 5)."""
-    delta: OptionalPositiveFloat = None
+    delta: Annotated[Annotated[Float, Field(gt=1, le=1000)] | None, NoneText, Field(examples=[4.0])] = None
     """Two-sided clip: upper bound of the unclipped ratio, above 1 + epsilon; null is none."""
-    beta: Annotated[NonNegativeFloat, Field(le=1)] = 0.0
+    beta: Annotated[Float, Field(ge=0, le=1)] = 0.0
     """Weight of the KL to the reference model; 0 loads no reference model."""
     use_bias_correction_kl: bool = False
     """Multiply the KL by the ratio (DeepSeek-V3.2); false is the k3 estimator of DeepSeekMath, eq. 4."""
-    temperature: Annotated[PositiveFloat, Field(le=2)] = 1.0
+    temperature: Annotated[Float, Field(gt=0, le=2)] = 1.0
     """Sampling temperature of the rollouts, in (0, 2]."""
-    top_p: Annotated[Fraction, Field(gt=0)] = 1.0
+    top_p: PositiveFraction = 1.0
     """Nucleus sampling of the rollouts; 1 is off."""
     mask_truncated_completions: bool = False
     """Leave completions that hit max_completion_length out of the loss (DAPO's overlong filtering)."""
-    updates_per_batch: PositiveInt = 1
+    updates_per_batch: Annotated[Int, Field(ge=1, le=1024)] = 1
     """Optimizer steps per generated batch; above 1 the later ones are off-policy and the ratio leaves 1."""
-    num_iterations: PositiveInt = 1
+    num_iterations: Annotated[Int, Field(ge=1, le=1024)] = 1
     """Passes over a generated batch (mu in DeepSeekMath, alg. 1)."""
     dynamic_sampling: DynamicSampling = DynamicSampling()
     """Replace groups without reward variance."""

@@ -10,6 +10,8 @@ from grpo_exp.settings.run import RunSettings
 
 #: A nearest valid value further away than this is of no use to anybody.
 _MAX_CANDIDATES = 10_000
+#: The largest batches in papers hold some ten thousand completions; ten times that is a slip of the finger.
+_MAX_GENERATED = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +71,19 @@ def solve_batch(settings: RunSettings) -> BatchPlan:
     """Solve the batch arithmetic.
 
     Raises:
-        ConfigError: Something does not divide; the message names the nearest values that do.
+        ConfigError: Something does not divide, and the message names the nearest values that do; or the batch is
+            larger than any machine wants.
     """
     num_generations = settings.algorithm.num_generations
     trainer, num_processes = settings.trainer, settings.launch.num_processes
     prompts = _prompts_per_step(settings)
     completions = prompts * num_generations
+    _check_generated(settings, prompts)
     if completions % num_processes:
         near = _nearest(prompts, lambda p: p * num_generations % num_processes == 0)
-        key, factor = (
-            ("prompts_per_step", 1)
-            if trainer.prompts_per_step is not None
-            else ("completions_per_step", num_generations)
-        )
+        key, value, factor = _given_size(settings)
         raise ConfigError(
-            f"trainer.{key}={getattr(trainer, key)}: {completions} completions a step do not divide by "
+            f"trainer.{key}={value}: {completions} completions a step do not divide by "
             f"launch.num_processes={num_processes}; use trainer.{key}={_or(n * factor for n in near)}"
         )
     per_process = completions // num_processes
@@ -117,6 +117,30 @@ def _prompts_per_step(settings: RunSettings) -> int:
             f"trainer.completions_per_step={_or(totals)}"
         )
     return completions // num_generations
+
+
+def _given_size(settings: RunSettings) -> tuple[str, int, int]:
+    """Return the setting that gives the size of a step, its value, and what one prompt counts for in it."""
+    trainer = settings.trainer
+    if trainer.prompts_per_step is not None:
+        return "prompts_per_step", trainer.prompts_per_step, 1
+    assert trainer.completions_per_step is not None  # exactly one of the two is set: TrainerSettings saw to it
+    return "completions_per_step", trainer.completions_per_step, settings.algorithm.num_generations
+
+
+def _check_generated(settings: RunSettings, prompts: int) -> None:
+    algorithm = settings.algorithm
+    generated = prompts * algorithm.num_generations * algorithm.updates_per_batch
+    if generated <= _MAX_GENERATED:
+        return
+    key, value, factor = _given_size(settings)
+    most = _MAX_GENERATED // (algorithm.num_generations * algorithm.updates_per_batch)
+    fix = f"use trainer.{key}={most * factor} or less" if most else "lower algorithm.updates_per_batch"
+    raise ConfigError(
+        f"trainer.{key}={value}: with algorithm.num_generations={algorithm.num_generations} and "
+        f"algorithm.updates_per_batch={algorithm.updates_per_batch}, {generated} completions would be generated at "
+        f"once, and at most {_MAX_GENERATED} are; {fix}"
+    )
 
 
 def _micro_batch_fault(settings: RunSettings, prompts: int, micro_batch: int) -> str:

@@ -6,20 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from grpo_exp.settings.base import OptionalPositiveInt, OptionalText, PositiveInt, Settings, Text
+from grpo_exp.settings.base import FilledText, Int, NoneText, OptionalPath, OptionalText, Settings
 
 
 class ArithmeticDataset(Settings):
     """Procedural sums and differences; train and test share no problem, whatever the seed."""
 
     kind: Literal["arithmetic"]
-    max_operand: Annotated[PositiveInt, Field(ge=9, le=999)] = 29
+    max_operand: Annotated[Int, Field(ge=9, le=999)] = 29
     """Difficulty: operands are drawn from 0 to this. The built-in policy is primed on 0 to 29."""
     operations: tuple[Literal["+", "-"], ...] = ("+",)
     """Operations to draw from. The built-in policy is primed on sums."""
-    train_size: Annotated[PositiveInt, Field(le=1_000_000)] = 4000
+    train_size: Annotated[Int, Field(ge=1, le=100_000)] = 4000
     """Training prompts; they repeat once the problems of this difficulty are used up."""
-    eval_size: Annotated[PositiveInt, Field(le=10_000)] = 200
+    eval_size: Annotated[Int, Field(ge=1, le=10_000)] = 200
     """Held-out problems, all different."""
     system_prompt: OptionalText = None
     """System message before each prompt; null is none."""
@@ -37,21 +37,21 @@ class JsonlDataset(Settings):
     """Any local file with one JSON object per line, columns mapped."""
 
     kind: Literal["jsonl"]
-    path: OptionalText = None
+    path: OptionalPath = None
     """Training file; relative to the folder the command was started in."""
-    eval_path: OptionalText = None
+    eval_path: OptionalPath = None
     """Held-out file; null takes `eval_size` rows off the training file, chosen by a hash of their text."""
-    prompt_column: Text = "prompt"
+    prompt_column: FilledText = "prompt"
     """Column with the prompt: text, or a list of messages with role and content."""
-    target_column: Text = "target"
+    target_column: FilledText = "target"
     """Column with the right answer: text, number, or a list of accepted spellings."""
     target_format: Literal["plain", "gsm8k", "boxed"] = "plain"
     r"""Where the answer stands in that column: all of it, after the last `####`, or in the last `\boxed{}`."""
     system_prompt: OptionalText = None
     """System message before each prompt; null is none."""
-    train_size: OptionalPositiveInt = None
+    train_size: Annotated[Annotated[Int, Field(ge=1, le=100_000_000)] | None, NoneText] = None
     """Use the first rows only; null is all."""
-    eval_size: PositiveInt = 200
+    eval_size: Annotated[Int, Field(ge=1, le=100_000)] = 200
     """Held-out rows at most."""
 
     @model_validator(mode="after")

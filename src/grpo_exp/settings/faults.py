@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from grpo_exp.settings.fields import TAGS, example_of, find_field, groups_with, models_of, paths_ending_in, spell
 from grpo_exp.settings.run import RunSettings
 
-_TAGS = ("kind", "mode")
 #: One or several fields at the start of a validator's sentence.
 _FIELDS = re.compile(r"[\w.]+(?:(?:, | \+ )[\w.]+)*")
 #: Rounds of leaving wrong values out; each finds what the last one hid.
@@ -27,9 +27,23 @@ _STAND_INS = {
     "name": "run",
     "citation": "-",
 }
-_NUMBER_TYPES = {"float_parsing": "a number", "int_parsing": "a whole number", "int_from_float": "a whole number",
-                 "float_type": "a number", "int_type": "a whole number", "finite_number": "a finite number",
-                 "bool_parsing": "true or false", "bool_type": "true or false"}  # fmt: skip
+#: Pydantic's name of a fault -> the rule, and an example for fields that have none of their own.
+_WANTED = {
+    "float_parsing": ("a number is wanted", "1e-6"),
+    "float_type": ("a number is wanted", "1e-6"),
+    "finite_number": ("a finite number is wanted", "1e-6"),
+    "int_parsing": ("a whole number is wanted", "8"),
+    "int_parsing_size": ("a whole number of fewer digits is wanted", "8"),
+    "int_from_float": ("a whole number is wanted", "8"),
+    "int_type": ("a whole number is wanted", "8"),
+    "number_not_boolean": ("a number is wanted, not a boolean", "8"),
+    "bool_parsing": ("true or false is wanted", "true"),
+    "bool_type": ("true or false is wanted", "true"),
+    "string_type": ("text is wanted", "TEXT"),
+    "tuple_type": ("a list is wanted", "'[A,B]'"),
+    "dict_type": ("a mapping is wanted", "'{KEY: VALUE}'"),
+}
+_GROUP_WANTED = {"model_type", "model_attributes_type"}
 
 
 def describe_faults(error: ValidationError, data: Mapping[str, Any]) -> list[str]:
@@ -99,11 +113,24 @@ def _describe(detail: ErrorDetails, data: Mapping[str, Any]) -> list[str]:
     if kind in {"literal_error", "union_tag_invalid", "enum"}:
         expected = str(context.get("expected") or context.get("expected_tags"))
         return [f"{given}: must be one of {expected}{did_you_mean(value, _quoted(expected))}"]
-    if kind in _NUMBER_TYPES:
-        return [f"{given}: {_NUMBER_TYPES[kind]} is wanted; for example {path}={_example(kind)}"]
+    example = example_of(find_field(path, data))
+    if kind in _WANTED:
+        rule, general_example = _WANTED[kind]
+        return [f"{given}: {rule}; for example {path}={example or general_example}"]
     if kind in {"greater_than_equal", "greater_than", "less_than_equal", "less_than"}:
-        return [f"{given}: {_bound(kind, context)}"]
+        return [f"{given}: {_bound(kind, context, f'for example {path}={example}')}"]
+    if kind in _GROUP_WANTED:
+        return [f"{given}: is a group of settings and no single value; {_group_fix(path, data)}"]
     return [f"{given}: {detail['msg'][0].lower()}{detail['msg'][1:]}; see `--cfg job` for the shape of {path}"]
+
+
+def _group_fix(path: str, data: Mapping[str, Any]) -> str:
+    """Say how to set a group: by an option where it is a folder of conf/, else by its settings."""
+    if "." not in path:
+        return f"choose {path}=OPTION (--help lists them)"
+    field = find_field(path, data)
+    names = list(models_of(field.annotation)[0].model_fields) if field is not None else []
+    return f"set what is in it: {', '.join(f'{path}.{name}=VALUE' for name in names) or f'{path}.KEY=VALUE'}"
 
 
 def unknown_key(path: str, siblings: Iterable[str]) -> str:
@@ -112,8 +139,13 @@ def unknown_key(path: str, siblings: Iterable[str]) -> str:
     prefix = f"{parent}." if parent else ""
     names = sorted(siblings)
     close = difflib.get_close_matches(key, names, n=3, cutoff=0.6)
-    if close:
-        return f"{path}: there is no such setting; did you mean {' or '.join(prefix + name for name in close)}?"
+    elsewhere = groups_with(path)
+    if elsewhere:
+        return f"{path}: is a setting of {' and '.join(elsewhere)} only; choose that, or leave {path} out"
+    same_name = [] if close and close[0] == key else paths_ending_in(key)[:3]
+    if close or same_name:
+        likely = same_name or [prefix + name for name in close]
+        return f"{path}: there is no such setting; did you mean {' or '.join(likely)}?"
     if not names:
         return f"{path}: is new, and new keys are marked with a plus: +{path}=VALUE"
     where = f"below {parent}" if parent else "at the top"
@@ -135,7 +167,7 @@ def _path_and_parent(location: Sequence[str | int], data: Any) -> tuple[str, Any
     keys: list[str] = []
     node, parent = data, data
     for part in location:
-        is_tag = isinstance(node, Mapping) and part not in node and part in {node.get(tag) for tag in _TAGS}
+        is_tag = isinstance(node, Mapping) and part not in node and part in {node.get(tag) for tag in TAGS}
         if is_tag:
             continue
         keys.append(str(part))
@@ -156,7 +188,6 @@ def _known_keys(parent: Any, path: str) -> list[str]:
 
 def did_you_mean(value: Any, options: Sequence[str]) -> str:
     """Return `; did you mean X?` for the nearest option, or nothing where none is near."""
-    """Return `; did you mean X?` for the option that is nearest, or nothing."""
     close = difflib.get_close_matches(str(value), options, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -165,22 +196,20 @@ def _quoted(expected: str) -> list[str]:
     return [part for part in expected.replace(" or ", ", ").replace("'", "").split(", ") if part]
 
 
-def _bound(kind: str, context: Mapping[str, Any]) -> str:
+def _bound(kind: str, context: Mapping[str, Any], example: str) -> str:
+    """Return the rule and the nearest value that keeps it; an open bound has none, so an example stands for it."""
     word, key, fix = {
         "greater_than_equal": ("at least", "ge", "use {} or more"),
-        "greater_than": ("above", "gt", "use a value above {}"),
+        "greater_than": ("above", "gt", f"use a value above {{}}, {example}"),
         "less_than_equal": ("at most", "le", "use {} or less"),
-        "less_than": ("below", "lt", "use a value below {}"),
+        "less_than": ("below", "lt", f"use a value below {{}}, {example}"),
     }[kind]
-    limit = context[key]
+    limit = spell(context[key])
     return f"must be {word} {limit}; {fix.format(limit)}"
 
 
-def _example(kind: str) -> str:
-    return {"float_parsing": "1e-6", "float_type": "1e-6", "finite_number": "1e-6",
-            "bool_parsing": "true", "bool_type": "true"}.get(kind, "8")  # fmt: skip
-
-
 def _show(value: Any) -> str:
-    text = repr(value) if isinstance(value, str) and not value.replace("_", "a").isalnum() else str(value)
+    """Return a value as it arrived: a float keeps its point, which tells why a text is refused."""
+    is_text = isinstance(value, str) and not value.replace("_", "a").isalnum()
+    text = repr(value) if is_text else spell(value) if isinstance(value, bool | None) else str(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from grpo_exp.settings.base import Fraction, PositiveInt, Settings
+from pydantic import Field
+
+from grpo_exp.settings.base import Fraction, Int, Settings
 
 
 class HealthSettings(Settings):
@@ -14,7 +16,7 @@ class HealthSettings(Settings):
     """Look at the curves while training."""
     on_critical: Literal["stop", "warn"] = "stop"
     """A critical finding (a loss that is not finite) ends the run with exit code 3, or is only told."""
-    window: PositiveInt = 10
+    window: Annotated[Int, Field(ge=1, le=100_000)] = 10
     """Steps that a rule looks back over; a warning needs all of them."""
     dead_groups: Fraction = 0.9
     """Warn when frac_reward_zero_std is at or above this: no gradient is left."""

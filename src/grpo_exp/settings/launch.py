@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from grpo_exp.settings.base import NoneText, OptionalPositiveInt, PositiveInt, Settings
+from grpo_exp.settings.base import Int, NoneText, Settings
 
-Port = Annotated[int, Field(ge=1024, le=65535)]
+Port = Annotated[Int, Field(ge=1024, le=65535)]
 
 
 class LaunchSettings(Settings):
@@ -16,13 +16,13 @@ class LaunchSettings(Settings):
 
     kind: Literal["accelerate", "inline"]
     """`accelerate launch`, or one process in place."""
-    num_processes: PositiveInt = 1
+    num_processes: Annotated[Int, Field(ge=1, le=1024)] = 1
     """Worker processes, one per device."""
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
     """Autocast of the forward passes."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto` is cuda where a GPU is visible."""
-    threads_per_process: OptionalPositiveInt = None
+    threads_per_process: Annotated[Annotated[Int, Field(ge=1, le=1024)] | None, NoneText] = None
     """CPU threads per process; null shares the cores equally."""
     main_process_port: Annotated[Port | None, NoneText] = None
     """Port on which the processes meet; null is a free one."""

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import difflib
+import contextlib
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import (
-    CompactHydraException,
-    ConfigCompositionException,
-    HydraException,
-    MissingConfigException,
-    OverrideParseException,
-)
-from omegaconf import DictConfig, OmegaConf
+from hydra.errors import CompactHydraException, HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
 from grpo_exp import paths
 from grpo_exp.errors import ConfigError
 from grpo_exp.settings.base import Settings
-from grpo_exp.settings.faults import all_faults, describe_faults, unknown_key
+from grpo_exp.settings.command_words import check_words, explain, list_groups
+from grpo_exp.settings.faults import all_faults, describe_faults
 from grpo_exp.settings.run import RunSettings
 
 GroupT = TypeVar("GroupT", bound=Settings)
 
 #: What Hydra raises for a fault of the person who typed the command.
-HYDRA_FAULTS = (CompactHydraException, HydraException, OmegaConfBaseException)
-
+_HYDRA_FAULTS = (CompactHydraException, HydraException, OmegaConfBaseException)
 
 #: `train.yaml` takes the folder around `sweeps/` from this variable: it differs between a checkout and a wheel.
 _SWEEPS_VARIABLE = "GRPO_EXP_SWEEPS_PARENT"
@@ -44,22 +37,58 @@ def announce_sweeps() -> None:
     os.environ[_SWEEPS_VARIABLE] = str(paths.sweeps_parent())
 
 
-def compose(overrides: Sequence[str]) -> DictConfig:
-    """Compose `train.yaml` with overrides as typed after the command.
+def compose(words: Sequence[str]) -> DictConfig:
+    """Compose `train.yaml` with `key=value` words as typed after the command.
 
     Raises:
-        ConfigError: An option, key or spelling is wrong.
+        ConfigError: Options, keys or spellings are wrong.
     """
+    with explained(words):
+        return _compose(words)
+
+
+def compose_one(words: Sequence[str]) -> DictConfig | None:
+    """Compose as `compose` does, or return None where the words ask for several runs (`+sweeps=NAME`).
+
+    Raises:
+        ConfigError: Options, keys or spellings are wrong.
+    """
+    with explained(words):
+        config = _compose(words, with_hydra=True)
+    wants_several = config.hydra.mode == RunMode.MULTIRUN
+    with open_dict(config):
+        del config["hydra"]
+    return None if wants_several else config
+
+
+@contextlib.contextmanager
+def explained(words: Sequence[str], *, with_switches: bool = False) -> Iterator[None]:
+    """Check the words, and turn what Hydra raises inside into a ConfigError.
+
+    Args:
+        words: As typed after the command.
+        with_switches: Some words are switches and settings of Hydra's own, which are left to Hydra.
+    """
+    groups = _groups()
+    own = [w for w in words if "=" in w and not w.startswith("-") and "hydra" not in w] if with_switches else words
+    check_words(own, groups)
     try:
-        return _compose(overrides)
-    except HYDRA_FAULTS as error:
-        raise explain(error, overrides) from error
+        yield
+    except ConfigError:
+        raise
+    except (*_HYDRA_FAULTS, OSError, ValueError) as error:
+        raise explain(error, words, groups, lambda path: _key_and_siblings(path, words)) from error
 
 
-def _compose(overrides: Sequence[str]) -> DictConfig:
+def _compose(words: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
     announce_sweeps()
     with initialize_config_dir(config_dir=str(paths.config_dir()), version_base="1.3"):
-        return hydra_compose("train", overrides=list(overrides))
+        return hydra_compose("train", overrides=list(words), return_hydra_config=with_hydra)
+
+
+def _groups() -> dict[str, list[str]]:
+    sweeps = paths.sweeps_parent() / "sweeps"
+    return {**list_groups(paths.config_dir()), "sweeps": sorted(file.stem for file in sweeps.glob("*.yaml"))}
 
 
 def load_group(group: str, model: type[GroupT], overrides: Sequence[str]) -> GroupT:
@@ -74,11 +103,8 @@ def load_group(group: str, model: type[GroupT], overrides: Sequence[str]) -> Gro
         ConfigError: One message per fault.
     """
     chosen = [f"+{word}" if word.startswith(f"{group}=") else word for word in overrides]
-    try:
-        with initialize_config_dir(config_dir=str(paths.config_dir()), version_base="1.3"):
-            config = hydra_compose(config_name=None, overrides=chosen)
-    except HYDRA_FAULTS as error:
-        raise explain(error, overrides) from error
+    with explained(overrides), initialize_config_dir(config_dir=str(paths.config_dir()), version_base="1.3"):
+        config = hydra_compose(config_name=None, overrides=chosen)
     data = resolve(config)
     try:
         return TypeAdapter(dict[str, model]).validate_python(data)[group]  # pyright: ignore[reportInvalidTypeForm]
@@ -154,82 +180,14 @@ def _raw_value(container: Any, path: str) -> Any:
     return container
 
 
-# --------------------------------------------------------------------- faults that Hydra finds, one at a time
+# ------------------------------------------------------------------------------------------ names that exist
 
 
-def explain(error: BaseException, overrides: Sequence[str]) -> ConfigError:
-    """Say what is wrong, the rule and the fix for a fault that Hydra found.
-
-    Args:
-        error: What Hydra raised.
-        overrides: The words that were typed after the command.
-    """
-    if isinstance(error, MissingConfigException) and error.options is not None:
-        return ConfigError(_missing_option(error))
-    if isinstance(error, OverrideParseException):
-        return ConfigError(_unreadable(error))
-    text = str(error)
-    if isinstance(error, ConfigCompositionException):
-        known = _known_composition_fault(text, overrides)
-        if known is not None:
-            return ConfigError(known)
-    if isinstance(error, InterpolationResolutionError):
-        where = next((o for o in overrides if "${" in o), "a setting")
-        return ConfigError(f"{where}: {text.splitlines()[0]}; correct the name inside ${{...}}")
-    first = " ".join(line.strip() for line in text.splitlines()[:2] if line.strip())
-    return ConfigError(f"{first}; see --help for the groups and --cfg job for the settings")
-
-
-def _missing_option(error: MissingConfigException) -> str:
-    group, _, option = (error.missing_cfg_file or "").rpartition("/")
-    options = list(error.options or [])
-    close = difflib.get_close_matches(option, options, n=1, cutoff=0.4)
-    hint = f"did you mean {group}={close[0]}? " if close else ""
-    return f"{group}={option}: there is no such option; {hint}options of {group}: {', '.join(options)}"
-
-
-def _unreadable(error: OverrideParseException) -> str:
-    override = error.override
-    key, equals, value = override.partition("=")
-    if not equals:
-        return f"{override}: is not of the form key=value; write {key}=VALUE"
-    escaped = value.replace("'", "\\'")
-    return (
-        f"{override}: cannot be read; braces, quotes, colons and equals signs inside a value need quotes of their "
-        f"own, inside the shell's: \"{key}='{escaped}'\""
-    )
-
-
-def _known_composition_fault(text: str, overrides: Sequence[str]) -> str | None:
-    if "Ambiguous value for argument" in text:
-        override = next((o for o in overrides if "," in o), "")
-        key, _, value = override.partition("=")
-        return f"{override}: is a list or several runs; write '{key}=[{value}]' for a list, or add --multirun for runs"
-    match = re.search(r"Could not append to config\. An item is already at '([^']+)'", text)
-    if match:
-        key = match.group(1)
-        override = next((o for o in overrides if o.lstrip("+").startswith(f"{key}=")), f"+{key}=...")
-        return f"{override}: {key} exists already; drop the '+': {override.lstrip('+')}"
-    match = re.search(r"Could not override '([^']+)'", text) or re.search(
-        r"Could not delete from config\. '([^']+)' does not exist", text
-    )
-    if match:
-        if match.group(1).startswith("trainer.extra."):
-            given = next((o for o in overrides if o.startswith(f"{match.group(1)}=")), f"{match.group(1)}=VALUE")
-            return f"{given}: trainer.extra is empty, so a field of TRL is added to it; write +{given}"
-        return unknown_key(*_key_and_siblings(match.group(1), overrides))
-    return None
-
-
-def _key_and_siblings(path: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
+def _key_and_siblings(path: str, words: Sequence[str]) -> tuple[str, list[str]]:
     """Return the deepest part of `path` that does not exist, and the names that do exist beside it."""
-    groups = {entry.name for entry in paths.config_dir().iterdir() if entry.is_dir()}
-    choices = [o for o in overrides if o.partition("=")[0] in groups and "," not in o]
-    try:
-        OverridesParser.create().parse_overrides(choices)
-        node: Any = _compose(choices)
-    except HYDRA_FAULTS:
-        return path, sorted(groups)
+    groups = list_groups(paths.config_dir())
+    choices = [word for word in words if word.partition("=")[0] in groups and "," not in word]
+    node: Any = _compose(choices)
     seen: list[str] = []
     parts = path.split("@")[0].split(".")
     for part in parts:

@@ -6,43 +6,61 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from grpo_exp.settings.base import (
-    Fraction,
-    NonNegativeInt,
-    OptionalText,
-    PositiveFloat,
-    PositiveInt,
-    Settings,
-)
+from grpo_exp.settings.base import Float, Fraction, Int, OptionalPath, OptionalText, Settings
+
+#: The built-in policy is primed on a CPU; this many parameters already take an hour there and 2 GB with AdamW.
+_MAX_TINY_PARAMETERS = 100_000_000
+
+LearningRate = Annotated[Float, Field(gt=0, le=1)]
+CompletionLength = Annotated[Int, Field(ge=1, le=1_048_576)]
+MicroBatch = Annotated[Int, Field(ge=1, le=65_536)]
 
 
 class TinyArchitecture(Settings):
     """Shape of the built-in policy: Qwen2, with one token per character."""
 
-    num_hidden_layers: PositiveInt = 2
+    num_hidden_layers: Annotated[Int, Field(ge=1, le=64)] = 2
     """Transformer layers; two wide ones cost a CPU less than four narrow ones of the same size."""
-    hidden_size: PositiveInt = 192
+    hidden_size: Annotated[Int, Field(ge=2, le=4096)] = 192
     """Width of the residual stream."""
-    intermediate_size: PositiveInt = 576
+    intermediate_size: Annotated[Int, Field(ge=1, le=16_384)] = 576
     """Width of the MLP."""
-    num_attention_heads: PositiveInt = 4
+    num_attention_heads: Annotated[Int, Field(ge=1, le=128)] = 4
     """Query heads."""
-    num_key_value_heads: PositiveInt = 2
+    num_key_value_heads: Annotated[Int, Field(ge=1, le=128)] = 2
     """Key and value heads."""
-    max_position_embeddings: PositiveInt = 512
+    max_position_embeddings: Annotated[Int, Field(ge=32, le=32_768)] = 512
     """Longest prompt and completion together, in tokens."""
+
+    @property
+    def num_parameters(self) -> int:
+        """Weights of the layers; embeddings of a hundred characters and norms are left out."""
+        head_size = self.hidden_size // self.num_attention_heads
+        attention = 2 * self.hidden_size * (self.hidden_size + self.num_key_value_heads * head_size)
+        return self.num_hidden_layers * (attention + 3 * self.hidden_size * self.intermediate_size)
 
     @model_validator(mode="after")
     def _check(self) -> TinyArchitecture:
-        if self.hidden_size % self.num_attention_heads:
+        heads = self.num_attention_heads
+        if self.hidden_size % (2 * heads):
+            # Rotary embeddings turn pairs of numbers, so a head holds an even count of them.
+            below = self.hidden_size // (2 * heads) * 2 * heads
+            near = " or ".join(str(size) for size in (below, below + 2 * heads) if size)
             raise ValueError(
-                f"hidden_size: {self.hidden_size} does not divide by num_attention_heads "
-                f"({self.num_attention_heads}); the heads share the width equally"
+                f"hidden_size: {self.hidden_size} does not divide by 2 x num_attention_heads ({2 * heads}); the heads "
+                f"share the width equally and each needs an even part of it; use {near}"
             )
-        if self.num_attention_heads % self.num_key_value_heads:
+        if heads % self.num_key_value_heads:
+            near = max(n for n in range(1, self.num_key_value_heads) if heads % n == 0)
             raise ValueError(
-                f"num_key_value_heads: {self.num_attention_heads} query heads do not divide by "
-                f"{self.num_key_value_heads}; use a divisor"
+                f"num_key_value_heads: {heads} query heads do not divide by {self.num_key_value_heads}; use a divisor, "
+                f"for example {near}"
+            )
+        if self.num_parameters > _MAX_TINY_PARAMETERS:
+            raise ValueError(
+                f"num_hidden_layers, hidden_size, intermediate_size: make {self.num_parameters / 1e6:,.0f} million "
+                f"parameters and the built-in policy has at most {_MAX_TINY_PARAMETERS / 1e6:.0f}, since it is primed "
+                "here; lower them, or use model=local for a real model"
             )
         return self
 
@@ -54,15 +72,15 @@ class Priming(Settings):
     gives a right and boxed answer in less than half of the cases: what GRPO adds afterwards is visible.
     """
 
-    seed: NonNegativeInt = 0
+    seed: Annotated[Int, Field(ge=0, le=2**32 - 1)] = 0
     """Seed of weights, problems and noise. Apart from the run's seed: all seeds start from one policy."""
-    steps: PositiveInt = 400
+    steps: Annotated[Int, Field(ge=1, le=20_000)] = 400
     """Optimizer steps."""
-    batch_size: PositiveInt = 64
+    batch_size: Annotated[Int, Field(ge=1, le=1024)] = 64
     """Examples per step."""
-    learning_rate: PositiveFloat = 2e-3
+    learning_rate: LearningRate = 2e-3
     """Peak of the schedule (linear warm-up over 5 % of the steps, then cosine to 0)."""
-    max_operand: Annotated[PositiveInt, Field(ge=9, le=999)] = 29
+    max_operand: Annotated[Int, Field(ge=9, le=999)] = 29
     """Largest operand in the examples, as `dataset.max_operand`."""
     fraction_right_boxed: Fraction = 0.42
     """Share of examples that are right and boxed."""
@@ -84,11 +102,11 @@ class TinyModel(Settings):
     """The built-in policy: about a million parameters, built and primed on first use, then cached."""
 
     kind: Literal["tiny"]
-    learning_rate: PositiveFloat = 1e-4
+    learning_rate: LearningRate = 1e-4
     """Default of `trainer.learning_rate` for this model."""
-    max_completion_length: PositiveInt = 20
+    max_completion_length: CompletionLength = 20
     """Default of `trainer.max_completion_length`, in tokens; the longest right answer takes 15."""
-    max_micro_batch: PositiveInt = 256
+    max_micro_batch: MicroBatch = 256
     """Most completions in one forward pass, where `trainer.per_device_train_batch_size` is null."""
     architecture: TinyArchitecture = TinyArchitecture()
     """Shape of the network."""
@@ -100,13 +118,13 @@ class LocalModel(Settings):
     """Any causal language model with a chat template in a local folder, or on the hub where one is reachable."""
 
     kind: Literal["local"]
-    path: OptionalText = None
+    path: OptionalPath = None
     """Folder with config.json, weights and tokenizer, or a hub id."""
-    learning_rate: PositiveFloat = 1e-6
+    learning_rate: LearningRate = 1e-6
     """Default of `trainer.learning_rate`: 1e-6 is the usual rate of full fine-tuning with GRPO."""
-    max_completion_length: PositiveInt = 1024
+    max_completion_length: CompletionLength = 1024
     """Default of `trainer.max_completion_length`, in tokens."""
-    max_micro_batch: PositiveInt = 8
+    max_micro_batch: MicroBatch = 8
     """Most completions in one forward pass, where `trainer.per_device_train_batch_size` is null."""
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     """Type of the weights in memory; TRL's own default for a model given by name is float32."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from grpo_exp.settings.base import NoneText, PositiveFloat, PositiveInt, Settings, Text
+from grpo_exp.settings.base import Float, Int, NoneText, Settings, Text
 from grpo_exp.settings.reward_answers import (
     ExactComponent,
     Gsm8kComponent,
@@ -16,6 +16,7 @@ from grpo_exp.settings.reward_answers import (
     NumericComponent,
     RegexComponent,
 )
+from grpo_exp.settings.reward_code import CodeComponent
 from grpo_exp.settings.reward_form import AnswerTagComponent, TagCountComponent, ThinkFormatComponent
 from grpo_exp.settings.reward_schedule import ComponentSettings
 from grpo_exp.settings.reward_text import (
@@ -38,7 +39,7 @@ class PythonComponent(ComponentSettings):
     kind: Literal["python"]
     function: Text
     """`module:function`, importable from where the command is started, as in `my_rewards:brevity`."""
-    timeout_seconds: Annotated[PositiveFloat, Field(le=86_400)] = 60.0
+    timeout_seconds: Annotated[Float, Field(gt=0, le=86_400)] = 60.0
     """Longest time for one batch, above 0, at most a day; over it every completion of the batch scores 0."""
 
     @field_validator("function")
@@ -64,6 +65,7 @@ Component = Annotated[
     | RepetitionComponent
     | LanguageComponent
     | TextQualityComponent
+    | CodeComponent
     | PythonComponent,
     Field(discriminator="kind"),
 ]
@@ -75,11 +77,11 @@ _NO_ACCURACY = (OverlongComponent, CosineLengthComponent, RepetitionComponent)
 class EngineSettings(Settings):
     """Limits of the processes that check answers."""
 
-    timeout_seconds: Annotated[PositiveFloat, Field(le=3600)] = 5.0
+    timeout_seconds: Annotated[Float, Field(gt=0, le=3600)] = 5.0
     """Longest work on one answer, above 0, at most an hour; the clock starts when the work starts."""
-    num_workers: Annotated[Annotated[PositiveInt, Field(le=256)] | None, NoneText] = None
+    num_workers: Annotated[Annotated[Int, Field(ge=1, le=256)] | None, NoneText] = None
     """Processes on each rank, 1 to 256; null is the machine's cores shared among its ranks, at most 8."""
-    memory_gib: Annotated[PositiveFloat, Field(ge=1, le=1024)] = 4.0
+    memory_gib: Annotated[Float, Field(ge=1, le=1024)] = 4.0
     """Address space of one process in GiB, 1 to 1024; an answer that wants more counts as a crash."""
 
 

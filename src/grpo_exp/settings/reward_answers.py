@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
-from grpo_exp.settings.base import NonNegativeFloat, Text
+from grpo_exp.settings.base import Float, Text
 from grpo_exp.settings.reward_schedule import ComponentSettings
 
 AnswerSource = Literal["box", "answer_tag", "last_line", "after_reasoning"]
@@ -83,7 +83,7 @@ class NumericComponent(_ExtractedAnswer):
     """The answer is a number near the target: |answer - target| <= max(absolute, relative x |target|)."""
 
     kind: Literal["numeric"]
-    absolute_tolerance: NonNegativeFloat = 0.0
+    absolute_tolerance: Annotated[Float, Field(ge=0, le=1e12)] = 0.0
     """Largest distance that pays, in the unit of the target; 0 and up."""
-    relative_tolerance: NonNegativeFloat = 0.0
+    relative_tolerance: Annotated[Float, Field(ge=0, le=1)] = 0.0
     """Largest distance that pays, as a share of the target; 0 and up. 0.01 is one percent."""

@@ -6,7 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from grpo_exp.settings.base import Float, NonNegativeFloat, NonNegativeInt, PositiveInt, Settings
+from grpo_exp.settings.base import Float, Int, Settings
+
+Factor = Annotated[Float, Field(ge=0, le=1000)]
+Step = Annotated[Int, Field(ge=0, le=1_000_000)]
 
 
 class ConstantSchedule(Settings):
@@ -23,13 +26,13 @@ class LinearSchedule(Settings):
     """The factor moves on a straight line, and stays where it arrives."""
 
     kind: Literal["linear"]
-    start_factor: NonNegativeFloat = 1.0
+    start_factor: Factor = 1.0
     """Factor of the weight up to `start_step`; 0 and up."""
-    end_factor: NonNegativeFloat = 0.0
+    end_factor: Factor = 0.0
     """Factor of the weight from `end_step` on; 0 and up."""
-    start_step: NonNegativeInt = 0
+    start_step: Step = 0
     """Optimizer steps before the factor starts to move."""
-    end_step: PositiveInt
+    end_step: Annotated[Int, Field(ge=1, le=1_000_000)]
     """Optimizer steps after which it has arrived; above `start_step`."""
 
     @model_validator(mode="after")
@@ -53,9 +56,9 @@ class StepSchedule(Settings):
     """The factor jumps."""
 
     kind: Literal["step"]
-    at_steps: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
+    at_steps: Annotated[tuple[Step, ...], Field(min_length=1)]
     """Optimizer steps at which the factor changes, ascending; it is 1 before the first."""
-    factors: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)]
+    factors: Annotated[tuple[Factor, ...], Field(min_length=1)]
     """Factor of the weight from the step in the same place on; 0 and up."""
 
     @model_validator(mode="after")

@@ -6,10 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from grpo_exp.settings.base import Float, NonNegativeInt, PositiveInt, Text
+from grpo_exp.settings.base import Float, Int, Text
 from grpo_exp.settings.reward_schedule import ComponentSettings
 
 Script = Literal["arabic", "cyrillic", "devanagari", "greek", "han", "hangul", "hebrew", "japanese", "latin", "thai"]
+
+#: A value of a component; it may be a punishment.
+_Value = Annotated[Float, Field(ge=-100, le=100)]
 
 
 class OverlongComponent(ComponentSettings):
@@ -20,9 +23,9 @@ class OverlongComponent(ComponentSettings):
     """
 
     kind: Literal["overlong"]
-    max_completion_tokens: PositiveInt
+    max_completion_tokens: Annotated[Int, Field(ge=1, le=1_000_000)]
     """L in tokens, the expected maximum. Completions are cut at `trainer.max_completion_length`."""
-    cache_tokens: NonNegativeInt
+    cache_tokens: Annotated[Int, Field(ge=0, le=1_000_000)]
     """C in tokens, 0 to L: the stretch before L in which the punishment grows. DAPO has L 20480 and C 4096."""
 
     @model_validator(mode="after")
@@ -43,21 +46,21 @@ class CosineLengthComponent(ComponentSettings):
     """
 
     kind: Literal["cosine_length"]
-    max_completion_tokens: PositiveInt
+    max_completion_tokens: Annotated[Int, Field(ge=1, le=1_000_000)]
     """L in tokens."""
     judged_by: Text = "correctness"
     """The component that says what is right: a value of 1 or more."""
-    right_short: Float = 1.0
+    right_short: _Value = 1.0
     """Value of a right answer of length 0. The paper has 2."""
-    right_long: Float = 0.5
+    right_long: _Value = 0.5
     """Value of a right answer just below L; below `right_short`, so that among right answers short ones win. The paper
     has 1."""
-    wrong_short: Float = -1.0
+    wrong_short: _Value = -1.0
     """Value of a wrong answer of length 0. The paper has -10."""
-    wrong_long: Float = -0.5
+    wrong_long: _Value = -0.5
     """Value of a wrong answer just below L; above `wrong_short`, so that a wrong answer is worth more thought. The
     paper has 0."""
-    over_limit: Float = -1.0
+    over_limit: _Value = -1.0
     """Value from L tokens on, right or wrong. The paper has -10."""
 
     @model_validator(mode="after")
@@ -75,7 +78,7 @@ class RepetitionComponent(ComponentSettings):
     """Punishment of repeated n-grams of words, -1 to 0 (arXiv:2502.03373, appendix C.2): different / all - 1."""
 
     kind: Literal["repetition"]
-    ngram_size: Annotated[PositiveInt, Field(ge=2, le=50)] = 3
+    ngram_size: Annotated[Int, Field(ge=2, le=50)] = 3
     """Words in an n-gram, 2 to 50. Small ones punish ordinary prose: `of the` comes again."""
 
 
@@ -103,7 +106,7 @@ class TextQualityComponent(ComponentSettings):
     """
 
     kind: Literal["text_quality"]
-    typical_words: PositiveInt = 60
+    typical_words: Annotated[Int, Field(ge=1, le=100_000)] = 60
     """Words that earn 63 % of the length's part; three times as many earn 95 %."""
-    min_sentence_words: Annotated[PositiveInt, Field(le=20)] = 4
+    min_sentence_words: Annotated[Int, Field(ge=1, le=20)] = 4
     """Fewer words are a fragment; 1 to 20."""

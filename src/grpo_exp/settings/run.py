@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from grpo_exp.settings.algorithm import AlgorithmSettings
-from grpo_exp.settings.base import NonNegativeInt, Settings, Text
+from grpo_exp.settings.base import Int, PathText, Settings, Text
 from grpo_exp.settings.dataset import DatasetSettings
 from grpo_exp.settings.health import HealthSettings
 from grpo_exp.settings.launch import LaunchSettings
@@ -26,9 +26,9 @@ class RunSettings(Settings):
 
     name: Text
     """First folder below `output_dir`; runs with one name belong together."""
-    seed: Annotated[NonNegativeInt, Field(le=2**32 - 1)] = 0  # numpy takes 32 bits
+    seed: Annotated[Int, Field(ge=0, le=2**32 - 1)] = 0  # numpy takes 32 bits
     """Seed of the order of the prompts, of sampling and of the held-out problems."""
-    output_dir: Text = "outputs"
+    output_dir: PathText = "outputs"
     """Where run folders go."""
     resume: Literal["auto", "never"] = "auto"
     """`auto` finds the run of the same settings; `never` starts a new one beside it (-2, -3)."""

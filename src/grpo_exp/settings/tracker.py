@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from grpo_exp.settings.base import OptionalText, Settings, Text
+from grpo_exp.settings.base import FilledText, OptionalText, Settings
 
 
 class NoTracker(Settings):
@@ -21,7 +21,7 @@ class MlflowTracker(Settings):
     kind: Literal["mlflow"]
     tracking_uri: OptionalText = None
     """Any MLflow tracking URI; null is `sqlite:///<output_dir>/mlflow.db`."""
-    experiment: Text = "grpo_exp"
+    experiment: FilledText = "grpo_exp"
     """Name of the MLflow experiment."""
 
 
@@ -31,7 +31,7 @@ class WandbTracker(Settings):
     kind: Literal["wandb"]
     mode: Literal["auto", "online", "offline", "disabled"] = "auto"
     """`auto` is online where an API key is known (WANDB_API_KEY or ~/.netrc), else offline."""
-    project: Text = "grpo_exp"
+    project: FilledText = "grpo_exp"
     """Name of the W&B project."""
     entity: OptionalText = None
     """User or team; null is the default of the account."""

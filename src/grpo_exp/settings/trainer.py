@@ -6,48 +6,40 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from grpo_exp.settings.base import (
-    Fraction,
-    NonNegativeFloat,
-    NonNegativeInt,
-    OptionalPositiveInt,
-    PositiveFloat,
-    PositiveInt,
-    Settings,
-    Text,
-)
+from grpo_exp.settings.base import Float, FractionBelowOne, Int, NoneText, Settings, Text
+from grpo_exp.settings.model import CompletionLength, LearningRate, MicroBatch
 
 
 class TrainerSettings(Settings):
     """Length, batch and optimizer of a run."""
 
-    max_steps: PositiveInt = 70
+    max_steps: Annotated[Int, Field(ge=1, le=1_000_000)] = 70
     """Optimizer steps; the x axis of every curve."""
-    prompts_per_step: OptionalPositiveInt = 32
+    prompts_per_step: Annotated[Annotated[Int, Field(ge=1, le=16_384)] | None, NoneText] = 32
     """Prompts per optimizer step, over all processes. Give this or completions_per_step."""
-    completions_per_step: OptionalPositiveInt = None
+    completions_per_step: Annotated[Annotated[Int, Field(ge=1, le=262_144)] | None, NoneText] = None
     """Completions per optimizer step, over all processes; must divide by num_generations."""
-    per_device_train_batch_size: OptionalPositiveInt = None
+    per_device_train_batch_size: Annotated[MicroBatch | None, NoneText] = None
     """Completions in one forward pass on one device; null is the most that divides, to model.max_micro_batch."""
-    max_completion_length: PositiveInt
+    max_completion_length: Annotated[CompletionLength, Field(examples=[1024])]
     """Longest completion, in tokens; the default comes from the model."""
-    learning_rate: Annotated[PositiveFloat, Field(le=1)]
+    learning_rate: Annotated[LearningRate, Field(examples=[1e-6])]
     """Peak learning rate of AdamW; the default comes from the model."""
     lr_scheduler_type: Literal["constant", "constant_with_warmup", "linear", "cosine"] = "constant_with_warmup"
     """Learning-rate schedule."""
-    warmup_steps: NonNegativeInt = 0
+    warmup_steps: Annotated[Int, Field(ge=0, le=1_000_000)] = 0
     """Steps over which the rate rises from 0."""
-    weight_decay: NonNegativeFloat = 0.0
+    weight_decay: Annotated[Float, Field(ge=0, le=10)] = 0.0
     """Decoupled weight decay of AdamW."""
-    adam_beta1: Annotated[Fraction, Field(lt=1)] = 0.9
+    adam_beta1: FractionBelowOne = 0.9
     """Decay of AdamW's first moment."""
-    adam_beta2: Annotated[Fraction, Field(lt=1)] = 0.999
+    adam_beta2: FractionBelowOne = 0.999
     """Decay of AdamW's second moment."""
-    max_grad_norm: PositiveFloat = 1.0
+    max_grad_norm: Annotated[Float, Field(gt=0, le=1e6)] = 1.0
     """Gradients are scaled down to this L2 norm."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
-    eval_samples: PositiveInt = 4
+    eval_samples: Annotated[Int, Field(ge=1, le=1024)] = 4
     """Samples per held-out prompt, at the training temperature, before and after training."""
     eval_before: bool = True
     """Measure the held-out accuracy before training, too."""

@@ -1,19 +1,22 @@
-"""Names of GRPOConfig's fields, read from the installed source: importing it would import torch."""
+"""GRPOConfig's fields and their types, read from the installed source: importing it would import torch."""
 
 from __future__ import annotations
 
 import ast
 import difflib
 import importlib.util
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from grpo_exp.settings.typed_text import type_fault
+
+#: Base class first: a field that a class declares again has the type it gives there.
 _SOURCES = (
-    ("trl", "trainer/grpo_config.py"),
-    ("trl", "trainer/base_config.py"),
-    ("transformers", "training_args.py"),
+    ("transformers", "training_args.py", "TrainingArguments"),
+    ("trl", "trainer/base_config.py", "_BaseConfig"),
+    ("trl", "trainer/grpo_config.py", "GRPOConfig"),
 )
 
 #: Fields that a setting here decides -> that setting.
@@ -90,45 +93,56 @@ OWNED = {
 
 
 def extra_faults(extra: Mapping[str, Any]) -> list[str]:
-    """Return a message for each key of `trainer.extra` that is unknown or decided elsewhere."""
+    """Return a message for each field of `trainer.extra` that is unknown, decided elsewhere or of the wrong type."""
     if not extra:
         return []
     known = grpo_config_fields()
-    return [fault for key in extra if (fault := _fault(key, known)) is not None]
+    return [fault for key, value in extra.items() if (fault := _fault(key, value, known)) is not None]
 
 
-def _fault(key: str, known: Iterable[str]) -> str | None:
+def _fault(key: str, value: Any, known: Mapping[str, ast.expr]) -> str | None:
     if key in OWNED:
         owner = OWNED[key]
         fix = "it is fixed" if owner.startswith("none") else f"set {owner} instead"
         reason = owner.removeprefix("none").lstrip(": ")
         why = f" ({reason})" if owner.startswith("none:") else ""
         return f"trainer.extra.{key}: is decided elsewhere; {fix}{why}"
-    if key not in set(known):
+    if key not in known:
         close = difflib.get_close_matches(key, known, n=1)
-        hint = f"; did you mean {close[0]}?" if close else "; see TRL's documentation of GRPOConfig"
+        hint = f"; did you mean {_where(close[0])}?" if close else "; see TRL's documentation of GRPOConfig"
         return f"trainer.extra.{key}: is no field of TRL's GRPOConfig{hint}"
+    return type_fault(f"trainer.extra.{key}", value, known[key]) or _range_fault(key, value)
+
+
+def _where(key: str) -> str:
+    """Return what to set for a field: the setting that owns it, or the field itself."""
+    owner = OWNED.get(key, "none")
+    return f"trainer.extra.{key}" if owner.startswith("none") else owner
+
+
+def _range_fault(key: str, value: Any) -> str | None:
+    """Return a message for a value that TRL takes and transformers refuses in the first generation."""
+    if key == "min_p" and value is not None and not 0 <= value <= 1:
+        return f"trainer.extra.min_p={value}: is a probability, from 0 to 1; for example +trainer.extra.min_p=0.05"
+    if key == "repetition_penalty" and not (isinstance(value, float) and value > 0):
+        return (
+            f"trainer.extra.repetition_penalty={value}: must be a number above 0, written with a point; for example "
+            "+trainer.extra.repetition_penalty=1.1"
+        )
     return None
 
 
 @cache
-def grpo_config_fields() -> frozenset[str]:
-    """Return the names of all fields of the installed TRL's GRPOConfig."""
-    names: set[str] = set()
-    for package, file in _SOURCES:
+def grpo_config_fields() -> dict[str, ast.expr]:
+    """Return all fields of the installed TRL's GRPOConfig with their annotations, as they stand in the source."""
+    fields: dict[str, ast.expr] = {}
+    for package, file, class_name in _SOURCES:
         spec = importlib.util.find_spec(package)
         assert spec is not None  # both are dependencies of ours
         assert spec.submodule_search_locations
-        tree = ast.parse((Path(spec.submodule_search_locations[0]) / file).read_text())
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and node.name in {
-                "GRPOConfig",
-                "_BaseConfig",
-                "TrainingArguments",
-            }:
-                names |= {
-                    item.target.id
-                    for item in node.body
-                    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
-                }
-    return frozenset(name for name in names if not name.startswith("_"))
+        tree = ast.parse((Path(spec.submodule_search_locations[0]) / file).read_text(encoding="utf-8"))
+        body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name)
+        for item in body:
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                fields[item.target.id] = item.annotation
+    return {name: annotation for name, annotation in fields.items() if not name.startswith("_")}

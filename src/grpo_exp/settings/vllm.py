@@ -6,15 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from grpo_exp.settings.base import (
-    Fraction,
-    OptionalPositiveFloat,
-    OptionalPositiveInt,
-    PositiveFloat,
-    PositiveInt,
-    Settings,
-    Text,
-)
+from grpo_exp.settings.base import FilledText, Float, Int, NoneText, PositiveFraction, Settings
+
+Port = Annotated[Int, Field(ge=1, le=65_535)]
 
 ImportanceMode = Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
 
@@ -30,7 +24,7 @@ class _Vllm(Settings):
     """Correct for vLLM's probabilities differing from the trainer's."""
     importance_sampling_mode: ImportanceMode = "token_truncate"
     """`sequence_mask` (TRL's default) multiplies ratios over the sequence: it masks long completions out."""
-    importance_sampling_clip_max: OptionalPositiveFloat = 3.0
+    importance_sampling_clip_max: Annotated[Annotated[Float, Field(gt=0, le=1000)] | None, NoneText] = 3.0
     """Cap of the correction."""
 
 
@@ -38,11 +32,11 @@ class ColocatedVllm(_Vllm):
     """vLLM inside the training processes, on the same GPUs."""
 
     mode: Literal["colocate"]
-    gpu_memory_utilization: Annotated[Fraction, Field(gt=0)] = 0.3
+    gpu_memory_utilization: PositiveFraction = 0.3
     """Share of each GPU's memory for vLLM."""
-    tensor_parallel_size: PositiveInt = 1
+    tensor_parallel_size: Annotated[Int, Field(ge=1, le=64)] = 1
     """GPUs per engine."""
-    max_model_length: OptionalPositiveInt = None
+    max_model_length: Annotated[Annotated[Int, Field(ge=2, le=1_048_576)] | None, NoneText] = None
     """Longest prompt and completion, in tokens; null is vLLM's choice."""
     enable_sleep_mode: bool = False
     """Give the memory back during the update."""
@@ -52,13 +46,13 @@ class ServerVllm(_Vllm):
     """A vLLM server that is already running."""
 
     mode: Literal["server"]
-    server_host: Text = "127.0.0.1"
+    server_host: FilledText = "127.0.0.1"
     """Host of the server."""
-    server_port: Annotated[PositiveInt, Field(le=65535)] = 8000
+    server_port: Port = 8000
     """Port of the server."""
-    group_port: Annotated[PositiveInt, Field(le=65535)] = 51216
+    group_port: Port = 51216
     """Port on the trainer that the server's workers dial for the weights."""
-    server_timeout_seconds: PositiveFloat = 240.0
+    server_timeout_seconds: Annotated[Float, Field(gt=0, le=86_400)] = 240.0
     """How long to wait for the server at the start."""
 
 

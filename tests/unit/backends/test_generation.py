@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from accelerate import Accelerator
 from transformers import GenerationConfig
 
-from grpo_exp.backends.trl.generation import _to_completion, build_generate
+from grpo_exp.backends.trl.generation import SamplingPlan, _to_completion, build_generate
 from grpo_exp.models.tiny import build_model
 from grpo_exp.models.tokenizer import build_tokenizer
 from grpo_exp.settings.model import TinyArchitecture
@@ -32,8 +33,8 @@ def build() -> Build:
         max_new_tokens=8, do_sample=True, pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id
     )
 
-    def make(batch_size: int = 64, seed: int = 0) -> Any:
-        return build_generate(model, tokenizer, config, accelerator, batch_size=batch_size, seed=seed)
+    def make(batch_size: int = 64, seed: int = 0, before_batch: Any = None, processes: Any = accelerator) -> Any:
+        return build_generate(model, tokenizer, config, processes, SamplingPlan(batch_size, seed, before_batch))
 
     return make
 
@@ -70,6 +71,33 @@ def test_training_draws_the_same_numbers_afterwards(build: Build) -> None:
     torch.manual_seed(3)
     build()(PROMPTS, 2)
     assert torch.equal(torch.rand(2), expected)
+
+
+def test_sampling_can_be_ended_between_two_batches(build: Build) -> None:
+    """3 prompts x 3 samples in batches of 4: asked 3 times; what is raised at the second one ends it there."""
+    asked: list[int] = []
+
+    def before_batch() -> None:
+        asked.append(len(asked))
+        if len(asked) == 2:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        build(batch_size=4, before_batch=before_batch)(PROMPTS, 3)
+    assert asked == [0, 1]
+    asked[:] = [7, 7]  # it does not raise any more
+    assert build(batch_size=4, before_batch=before_batch)(PROMPTS, 3) == build(batch_size=4)(PROMPTS, 3)
+    assert len(asked) == 2 + 3
+
+
+@pytest.mark.parametrize(("rank", "completions"), [(0, 4), (1, 2)])
+def test_processes_with_fewer_prompts_are_asked_as_often(rank: int, completions: int, build: Build) -> None:
+    """3 prompts on 2 processes are 2 and 1; 2 samples in batches of 1 are 4 batches and 2, but both agree 4 times."""
+    asked: list[None] = []
+    processes = SimpleNamespace(process_index=rank, num_processes=2)
+    groups = build(batch_size=1, before_batch=lambda: asked.append(None), processes=processes)(PROMPTS, 2)
+    assert len(asked) == 4
+    assert sum(len(group) for group in groups) == completions
 
 
 def test_completion_ends_with_its_end_token_and_counts_it() -> None:

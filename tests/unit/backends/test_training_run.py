@@ -140,8 +140,8 @@ def test_trained_model_is_saved_with_its_tokenizer(grpo: tuple[Recorder, Trainin
 def test_phases_come_in_order(grpo: tuple[Recorder, TrainingOutcome, Path]) -> None:
     order = list(dict.fromkeys(grpo[0].phases))
     assert order == [
-        "priming", "held-out accuracy before training", "training", "held-out accuracy after training",
-        "saving the model",
+        "priming", "held-out accuracy before training", "training", "saving the model",
+        "held-out accuracy after training",
     ]  # fmt: skip
 
 
@@ -173,6 +173,33 @@ def test_run_that_is_asked_to_stop_ends_after_the_step_and_is_not_measured(cache
     assert (outcome.steps, outcome.stopped) == (2, True)
     assert set(outcome.evaluation) == {"before"}
     assert not (tmp_path / "model").exists()
+
+
+class StopsInPhase(Recorder):
+    """Asks for a stop the second time that it is asked in a phase: between its first two batches."""
+
+    def __init__(self, phase: str) -> None:
+        super().__init__()
+        self.asked = 0
+        self._phase = phase
+
+    def wants_stop(self) -> bool:
+        self.asked += self.phases[-1] == self._phase
+        return self.asked >= 2
+
+
+@pytest.mark.parametrize(("when", "steps", "measured"), [("before", 0, set()), ("after", 2, {"before"})])
+def test_stop_ends_a_held_out_evaluation_that_is_going_on(
+    when: str, steps: int, measured: set[str], cache: Path, tmp_path: Path
+) -> None:
+    """5 prompts x 2 samples in batches of 4 are 3 batches, and greedy ones come after them: it was asked twice."""
+    recorder = StopsInPhase(f"held-out accuracy {when} training")
+    _, outcome = train(cache, tmp_path, "model.max_micro_batch=4", recorder=recorder)
+    assert recorder.asked == 2
+    assert (outcome.steps, outcome.stopped) == (steps, True)
+    assert set(outcome.evaluation) == set(recorder.samples) == measured
+    # What was trained to the end is kept.
+    assert (tmp_path / "model" / "config.json").exists() == (when == "after")
 
 
 def test_targets_of_both_kinds_become_one_column() -> None:

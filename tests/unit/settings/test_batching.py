@@ -142,6 +142,22 @@ def test_group_that_does_not_divide_the_micro_batch(refusal: Callable[..., str])
     assert "trainer.per_device_train_batch_size=7 or 14 " in fault
 
 
+def test_batch_larger_than_any_machine_wants(refusal: Callable[..., str], plan: Plan) -> None:
+    """16,384 x 64 = 1,048,576 completions; 262,144 / 64 = 4,096 prompts are the most."""
+    fault = refusal(prompts=16_384, group=64)
+    assert fault.startswith("trainer.prompts_per_step=16384: with algorithm.num_generations=64")
+    assert "1048576 completions would be generated at once" in fault
+    assert fault.endswith("use trainer.prompts_per_step=4096 or less")
+    assert plan(prompts=4096, group=64).completions_per_step == 262_144
+
+
+def test_several_updates_count_as_one_batch(refusal: Callable[..., str]) -> None:
+    """64 x 8 x 1,024 updates = 524,288; 262,144 / (8 x 1,024) = 32 groups, 256 completions a step."""
+    fault = refusal(completions=512, group=8, updates=1024)
+    assert fault.endswith("use trainer.completions_per_step=256 or less")
+    assert refusal(prompts=1, group=1024, updates=1024).endswith("lower algorithm.updates_per_batch")
+
+
 def test_processes_that_do_not_divide(refusal: Callable[..., str]) -> None:
     """5 x 6 = 30 over 4 processes: 4 x 6 = 24 and 6 x 6 = 36 do divide."""
     fault = refusal(prompts=5, group=6, processes=4)

@@ -18,7 +18,7 @@ Faults = Callable[[dict[str, Any]], tuple[str, ...]]
     ("path", "value", "rule"),
     [
         ("algorithm.num_generations", 1, "at least 2"),
-        ("algorithm.num_generations", 0, "at least"),
+        ("algorithm.num_generations", 0, "at least 2"),
         ("algorithm.temperature", -1, "above 0"),
         ("algorithm.temperature", 0, "above 0"),
         ("algorithm.temperature", 2.5, "at most 2"),
@@ -29,7 +29,7 @@ Faults = Callable[[dict[str, Any]], tuple[str, ...]]
         ("trainer.learning_rate", 0, "above 0"),
         ("trainer.learning_rate", 2, "at most 1"),
         ("trainer.max_steps", 0, "at least 1"),
-        ("trainer.adam_beta2", 1.5, "at most 1"),
+        ("trainer.adam_beta2", 1.5, "below 1"),
         ("trainer.max_completion_length", 0, "at least 1"),
         ("seed", -1, "at least 0"),
         ("dataset.eval_size", 10_001, "at most 10000"),

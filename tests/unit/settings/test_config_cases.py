@@ -37,7 +37,7 @@ ACCEPTED: dict[str, tuple[str, str, Any]] = {
 REFUSED: dict[str, tuple[str, str]] = {
     "g014": ("+trainer.max_step=5", r"trainer\.max_step: there is no such setting; did you mean trainer\.max_steps"),
     "g015": ("+trainer.max_steps=5", r"trainer\.max_steps exists already; drop the '\+': trainer\.max_steps=5"),
-    "g022": ("reward=math,math_only", r"reward=\[math,math_only\].*--multirun"),
+    "g022": ("reward=math,math_only", r"^reward=math,math_only: .*--multirun"),
     "g028": (r"dataset.system_prompt=\boxed{}", r"\"dataset\.system_prompt='\\boxed\{\}'\""),
     "g030": ("dataset.system_prompt=x=1", r"\"dataset\.system_prompt='x=1'\""),
     "g032": ("dataset.system_prompt=1e3", r"dataset\.system_prompt=1000\.0: .*quote it"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -16,14 +18,25 @@ from grpo_exp.evaluation.held_out import Completion
 # Shapes: B sequences of a batch, T tokens of the longest prompt and completion.
 
 
+@dataclass(frozen=True, slots=True)
+class SamplingPlan:
+    """How the prompts are sampled."""
+
+    batch_size: int
+    """Sequences of one batch, at most."""
+    seed: int
+    """Of the random numbers; each process draws its own from it."""
+    before_batch: Callable[[], None] | None = None
+    """Called before each batch, equally often on all processes, so that they can agree on something there. What it
+    raises ends the sampling."""
+
+
 def build_generate(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     generation_config: GenerationConfig,
     accelerator: Accelerator,
-    *,
-    batch_size: int,
-    seed: int,
+    plan: SamplingPlan,
 ) -> Callable[..., list[list[Completion]]]:
     """Return `generate(prompts, num_samples, greedy=False)`.
 
@@ -39,13 +52,16 @@ def build_generate(
         ]
         repeated = [text for text in texts for _ in range(num_samples)]
         config = _greedy(generation_config) if greedy else generation_config
+        # Of the process with the most prompts: another one may have a batch less, and takes part with none.
+        num_batches = math.ceil(math.ceil(len(prompts) / world) * num_samples / plan.batch_size)
+        found: list[Completion] = []
         with torch.random.fork_rng():
-            torch.manual_seed(seed * 1_000_003 + rank)
-            found = [
-                completion
-                for start in range(0, len(repeated), batch_size)
-                for completion in _generate(model, tokenizer, config, repeated[start : start + batch_size])
-            ]
+            torch.manual_seed(plan.seed * 1_000_003 + rank)
+            for start in range(0, num_batches * plan.batch_size, plan.batch_size):
+                if plan.before_batch is not None:
+                    plan.before_batch()
+                batch = repeated[start : start + plan.batch_size]
+                found += _generate(model, tokenizer, config, batch) if batch else []
         groups = [found[i * num_samples : (i + 1) * num_samples] for i in range(len(mine))]
         gathered = gather_object(list(zip(mine, groups, strict=True)))
         return [group for _, group in sorted(gathered, key=lambda pair: pair[0])]

@@ -14,7 +14,7 @@ from trl.trainer.grpo_config import GRPOConfig
 
 from grpo_exp.backends.trl.arguments import build_arguments
 from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback, agree_over
-from grpo_exp.backends.trl.generation import build_generate
+from grpo_exp.backends.trl.generation import SamplingPlan, build_generate
 from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer, to_reward_function
 from grpo_exp.data.prompts import PromptData, PromptRow
 from grpo_exp.evaluation.held_out import HeldOutResult, evaluate_held_out
@@ -50,6 +50,10 @@ class TrainingOutcome:
     evaluation: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
+class _EvaluationStoppedError(Exception):
+    """The processes agreed to stop between two batches of a held-out evaluation."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Parts:
     settings: RunSettings
@@ -68,7 +72,10 @@ def run_training(
     model_dir: Path,
     use_cpu: bool,
 ) -> TrainingOutcome:
-    """Load, evaluate, train, evaluate, save; on every process of the run.
+    """Load, evaluate, train, save, evaluate; on every process of the run.
+
+    A stop ends training after the step, and an evaluation before its next batch: it is then absent from the outcome.
+    The model is saved before the last evaluation, so that a stop there does not cost it.
 
     Args:
         settings: The run.
@@ -86,17 +93,19 @@ def run_training(
     trainer.add_callback(MetricsCallback(clock, observer.on_metrics))
     trainer.add_callback(stop)  # behind the metrics: a step that is broken is the last one
     evaluation: dict[str, dict[str, Any]] = {}
-    if settings.trainer.eval_before:
-        evaluation["before"] = _evaluate(parts, trainer, "before", step=0)
-    observer.on_phase("training", 0, settings.trainer.max_steps)
-    trainer.train()
-    steps = trainer.state.global_step
-    if not stop.stopped:
-        evaluation["after"] = _evaluate(parts, trainer, "after", step=steps)
-        if settings.trainer.save_model:
-            observer.on_phase("saving the model")
-            trainer.save_model(str(model_dir))
-    return TrainingOutcome(steps, stop.stopped, evaluation)
+    try:
+        if settings.trainer.eval_before:
+            evaluation["before"] = _evaluate(parts, trainer, "before")
+        observer.on_phase("training", 0, settings.trainer.max_steps)
+        trainer.train()
+        if not stop.stopped:
+            if settings.trainer.save_model:
+                observer.on_phase("saving the model")
+                trainer.save_model(str(model_dir))
+            evaluation["after"] = _evaluate(parts, trainer, "after")
+    except _EvaluationStoppedError:
+        return TrainingOutcome(trainer.state.global_step, True, evaluation)
+    return TrainingOutcome(trainer.state.global_step, stop.stopped, evaluation)
 
 
 def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> TimedGRPOTrainer:
@@ -134,8 +143,13 @@ def to_dataset(rows: Sequence[PromptRow]) -> Dataset:
     return Dataset.from_list(plain)
 
 
-def _evaluate(parts: _Parts, trainer: TimedGRPOTrainer, when: str, *, step: int) -> dict[str, Any]:
-    settings = parts.settings
+def _evaluate(parts: _Parts, trainer: TimedGRPOTrainer, when: str) -> dict[str, Any]:
+    settings, any_process = parts.settings, agree_over(trainer.accelerator)
+
+    def stop_if_wanted() -> None:
+        if any_process(parts.observer.wants_stop()):
+            raise _EvaluationStoppedError
+
     parts.observer.on_phase(f"held-out accuracy {when} training")
     digest = hashlib.sha256(f"{settings.seed} held-out".encode()).digest()
     generate = build_generate(
@@ -143,8 +157,7 @@ def _evaluate(parts: _Parts, trainer: TimedGRPOTrainer, when: str, *, step: int)
         _tokenizer_of(trainer),
         trainer.generation_config,
         trainer.accelerator,
-        batch_size=settings.model.max_micro_batch,
-        seed=int.from_bytes(digest[:4], "big"),
+        SamplingPlan(settings.model.max_micro_batch, int.from_bytes(digest[:4], "big"), stop_if_wanted),
     )
     result: HeldOutResult = evaluate_held_out(
         parts.data.evaluation,
@@ -155,7 +168,7 @@ def _evaluate(parts: _Parts, trainer: TimedGRPOTrainer, when: str, *, step: int)
     )
     if trainer.accelerator.is_main_process:
         parts.observer.on_samples(when, result.samples)
-        parts.observer.on_metrics(step, _to_eval_metrics(result.summary))
+        parts.observer.on_metrics(trainer.state.global_step, _to_eval_metrics(result.summary))
     return result.summary
 
 

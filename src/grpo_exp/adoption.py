@@ -1,0 +1,177 @@
+"""From checked settings to a run that this process owns: its folder, its lock, its files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from grpo_exp import provenance
+from grpo_exp.composition import RunRequest
+from grpo_exp.conclusion import conclude, lost_result
+from grpo_exp.errors import ConfigError, ExitCode, RunError
+from grpo_exp.preflight import Prepared, prepare
+from grpo_exp.run_lock import Lock, OwnedError
+from grpo_exp.rundir import RunDirectory, begin_attempt, find_or_create, write_json, write_text
+from grpo_exp.settings.run import RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A run that this process owns and is about to start."""
+
+    directory: RunDirectory
+    settings: RunSettings
+    lock: Lock
+    started: float = field(default_factory=time.perf_counter)
+    """When the attempt began, on the clock of `time.perf_counter`."""
+
+    @contextlib.contextmanager
+    def owned(self) -> Iterator[None]:
+        """Hold the run, write a result if nobody did, and give it free."""
+        try:
+            yield
+        finally:
+            self.end()
+
+    def end(self, reason: str | None = None) -> None:
+        """Write a result if nobody did, and give the run free; one that others took away meanwhile is theirs.
+
+        Args:
+            reason: Why the workers did not write one, if that is known.
+        """
+        try:
+            if self.lock.is_held():
+                if self.directory.read_result() is None:
+                    seconds = time.perf_counter() - self.started
+                    write_json(self.directory.result, lost_result(self.directory, reason=reason, seconds=seconds))
+                self.directory.status.unlink(missing_ok=True)
+        finally:
+            self.lock.release()
+
+
+def adopt(request: RunRequest, console: Console) -> Adopted | int:
+    """Check everything, take the run's folder and write its files; or return the exit code of a finished run.
+
+    Raises:
+        ConfigError: Something is wrong with the settings, or the run is somebody else's just now.
+    """
+    prepared = prepare(request.settings)
+    directory, lock = take(request.settings)
+    try:
+        # Asked as the owner: another process may have finished the run a moment ago.
+        finished = finished_code(directory, prepared, request.settings, console)
+        if finished is None:
+            restart = write_run_files(directory, request)
+            introduce(directory, prepared, console, restart=restart)
+            return Adopted(directory, request.settings, lock)
+    except BaseException:
+        lock.release()
+        raise
+    lock.release()
+    return finished
+
+
+def take(settings: RunSettings) -> tuple[RunDirectory, Lock]:
+    """Find the run of these settings, or make a new one, and become its owner.
+
+    Raises:
+        ConfigError: The folder cannot be written, or the run is somebody else's just now.
+    """
+    digest = provenance.settings_hash(settings.model_dump(mode="json"))
+    root, run_id = Path(settings.output_dir) / settings.name, f"{digest}-s{settings.seed}"
+    is_new = settings.resume == "never"
+    while True:
+        try:
+            directory = find_or_create(root, run_id, resume=not is_new)
+            lock = Lock(directory.lock)
+            lock.acquire()
+        except OwnedError as error:
+            if is_new:  # somebody who starts the same settings found the new folder before it was locked
+                continue
+            raise ConfigError(str(error)) from error
+        except RunError as error:
+            raise ConfigError(str(error)) from error
+        if is_new and directory.attempt:  # found, used and given free in that moment
+            lock.release()
+            continue
+        return directory, lock
+
+
+def finished_code(directory: RunDirectory, prepared: Prepared, settings: RunSettings, console: Console) -> int | None:
+    """Show the result of a run that needs no more work and return its exit code, else None.
+
+    A run that a health rule ended needs none while the rules are the same: it would end there again. Under other rules
+    it is run again.
+
+    Raises:
+        ConfigError: The run saw other data than there are now.
+    """
+    result = directory.read_result()
+    if result is None or result["exit_code"] not in {ExitCode.COMPLETED, ExitCode.ENDED_BY_RULE}:
+        return None
+    by_rule = result["exit_code"] == ExitCode.ENDED_BY_RULE
+    if by_rule and directory.read_config().get("health") != settings.model_dump(mode="json")["health"]:
+        return None
+    seen = json.loads(directory.provenance.read_text()).get("dataset_fingerprint")
+    if seen is not None and seen != prepared.data.fingerprint():
+        raise ConfigError(
+            f"{directory.path}: this run is done, on data that have changed since; start another beside it with "
+            "resume=never"
+        )
+    if by_rule:
+        text = (
+            f"This run was ended by a rule ({result['reason']}). To run it again from the beginning: health=off, or "
+            "other settings of health; beside it: resume=never"
+        )
+    else:
+        text = f"This run is done already ({result['reason']}). To run it again: resume=never"
+    console.print(text, soft_wrap=True, markup=False)
+    return conclude(directory, settings, console)
+
+
+def write_run_files(directory: RunDirectory, request: RunRequest) -> str | None:
+    """Begin an attempt and write down what is run; return what a restart changes, None for the first attempt."""
+    config = request.settings.model_dump(mode="json")
+    before = json.loads(directory.config_json.read_text()) if directory.config_json.is_file() else config
+    attempt = begin_attempt(directory)
+    restart = None
+    if attempt > 1:
+        changed = provenance.changed_settings(before, config)
+        restart = _restart_text(attempt, changed)
+        directory.add_event("restart", restart, changed=changed)
+    write_json(directory.config_json, config)
+    write_text(directory.config_yaml, request.config_yaml)
+    write_text(directory.overrides, "".join(f"{override}\n" for override in request.overrides))
+    facts = provenance.collect(provenance.python_command(list(request.overrides)))
+    write_json(directory.provenance, {**facts, "seed": request.settings.seed, "attempt": attempt})
+    return restart
+
+
+def _restart_text(attempt: int, changed: dict[str, tuple[Any, Any]]) -> str:
+    text = f"attempt {attempt} starts from the beginning; what the one before measured is in logs/attempt-{attempt - 1}"
+    if not changed:
+        return text
+    values = [f"{path}={json.dumps(now)} (was {json.dumps(was)})" for path, (was, now) in sorted(changed.items())]
+    return f"{text}; changed: {', '.join(values)}"
+
+
+def introduce(directory: RunDirectory, prepared: Prepared, console: Console, *, restart: str | None) -> None:
+    """Say what is going to happen."""
+    data = prepared.data
+    lines = [
+        ("run", str(directory.path)),
+        ("batch", prepared.plan.describe()),
+        ("data", f"{len(data.train)} training prompts, {len(data.evaluation)} held out"),
+        *(("note", note) for note in prepared.notes),
+    ]
+    if restart is not None:
+        lines.insert(1, ("restart", restart))
+    for title, text in lines:
+        console.print(f"{title:<9}{text}", soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,70 @@
+"""What is said about a run that has ended, and the result of one whose workers could not write it themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from grpo_exp.errors import ExitCode
+from grpo_exp.reporting.summary import print_summary
+from grpo_exp.rundir import RunDirectory, read_events
+from grpo_exp.settings.run import RunSettings
+from grpo_exp.tracking.build import build_tracker
+from grpo_exp.tracking.metrics_log import read_metrics
+
+
+def conclude(directory: RunDirectory, settings: RunSettings, console: Console) -> int:
+    """Print the end of a run's newest attempt and return its exit code."""
+    result = directory.read_result()
+    if result is None:  # taken over while its front end was suspended, and going on elsewhere
+        text = f"{directory.path}: another process has taken over this run; look at it with grpo-exp show"
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+        return int(ExitCode.FAILED)
+    tracked = directory.tracker.exists()
+    tracker = build_tracker(settings.tracker, Path(settings.output_dir), directory.path) if tracked else None
+    print_summary(
+        result,
+        console,
+        run_directory=directory.path,
+        plot_path=directory.curves if directory.curves.exists() else None,
+        open_command=None if tracker is None else tracker.open_command(),
+    )
+    for event in read_events(directory, attempt=directory.attempt):
+        if event["kind"] in {"warning", "critical", "tracker"}:
+            where = f" (step {event['step']})" if "step" in event else ""
+            console.print(f"{event['kind']}{where}: {event['text']}", soft_wrap=True, highlight=False, markup=False)
+    if result["status"] == "failed":
+        console.print(f"log      {directory.worker_log}", soft_wrap=True, highlight=False, markup=False)
+    return int(result["exit_code"])
+
+
+def steps_done(directory: RunDirectory) -> int:
+    """Return the last step that the newest attempt has measured, 0 before the first."""
+    records = read_metrics(directory.metrics) if directory.metrics.exists() else []
+    return max((record["step"] for record in records), default=0)
+
+
+def lost_result(directory: RunDirectory, *, reason: str | None, seconds: float) -> dict[str, Any]:
+    """Return the result of a run whose workers ended without writing one.
+
+    Args:
+        directory: The run.
+        reason: Why they did not; None where nobody knows: killed, or out of memory.
+        seconds: Time since the attempt began.
+    """
+    stopped = directory.stop_file.exists()
+    if reason is None:
+        reason = "ended before the workers could write a result" if stopped else _last_error_line(directory)
+    return {"status": "stopped" if stopped else "failed", "resumable": False, "reason": reason,
+            "exit_code": int(ExitCode.FAILED), "steps": steps_done(directory), "eval": {},
+            "wall_seconds": seconds}  # fmt: skip
+
+
+def _last_error_line(directory: RunDirectory) -> str:
+    """Return the last line of the workers' logs that looks like an error, or say that there is none."""
+    texts = [path.read_text(errors="replace") for path in sorted(directory.attempt_logs.glob("worker*.log"))]
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    errors = [line for line in lines if "Error" in line.partition(":")[0] and not line.startswith("raise ")]
+    return errors[-1] if errors else "the workers ended without an error message: killed, or out of memory?"

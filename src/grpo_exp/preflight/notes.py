@@ -1,0 +1,194 @@
+"""What a user should know and need not act on: settings without effect here, and values known to go wrong.
+
+What TRL does with a setting was read in its GRPOTrainer (`_compute_loss`, `_generate_and_score_completions`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from grpo_exp import devices
+from grpo_exp.data.prompts import PromptData
+from grpo_exp.preflight.algorithm_notes import algorithm_notes
+from grpo_exp.preflight.extra_notes import extra_notes
+from grpo_exp.preflight.tiny_text import longest_answer
+from grpo_exp.settings.base import Settings
+from grpo_exp.settings.run import RunSettings
+
+
+def notes(settings: RunSettings, data: PromptData) -> list[str]:
+    """Return one line for each: the value, why, and what to do."""
+    return [
+        *algorithm_notes(settings),
+        *_reward_notes(settings),
+        *_optimizer_notes(settings),
+        *extra_notes(settings),
+        *_tiny_notes(settings),
+        *_local_notes(settings),
+        *_vllm_notes(settings),
+        *_launch_notes(settings),
+        *_health_notes(settings),
+        *_left_out(data),
+    ]
+
+
+def changed(settings: Settings, *names: str) -> list[str]:
+    """Return those of the named settings that are not at their default."""
+    fields = type(settings).model_fields
+    return [name for name in names if getattr(settings, name) != fields[name].default]
+
+
+def _reward_notes(settings: RunSettings) -> list[str]:
+    name = settings.reward.primary
+    weight = settings.reward.components[name].weight
+    if weight > 0:
+        return []
+    effect = "is not rewarded" if weight == 0 else "is punished"
+    return [
+        f"reward.components.{name}.weight={weight:g}: the component that accuracy is measured by {effect}; give it a "
+        "positive weight, or judge another one with reward.primary"
+    ]
+
+
+def _optimizer_notes(settings: RunSettings) -> list[str]:
+    trainer, found = settings.trainer, []
+    if trainer.warmup_steps >= trainer.max_steps:
+        found.append(
+            f"trainer.warmup_steps={trainer.warmup_steps}: the run ends at step {trainer.max_steps}, before "
+            "trainer.learning_rate is reached; lower it"
+        )
+    if trainer.adam_beta1**2 >= trainer.adam_beta2**0.5:
+        found.append(
+            f"trainer.adam_beta1={trainer.adam_beta1}: Adam wants beta1^2 below the root of beta2 "
+            f"({trainer.adam_beta2**0.5:.3g}) to converge (arXiv:1412.6980, theorem 4.1); 0.9 and 0.999 are usual"
+        )
+    return found
+
+
+def _tiny_notes(settings: RunSettings) -> list[str]:
+    model, trainer = settings.model, settings.trainer
+    if model.kind != "tiny":
+        return []
+    found = []
+    if trainer.learning_rate > 3e-4:
+        found.append(
+            f"trainer.learning_rate={trainer.learning_rate:g} on model=tiny: 5e-4 is known to collapse; 1e-4 is the "
+            "default"
+        )
+    if trainer.gradient_checkpointing:
+        found.append(
+            "trainer.gradient_checkpointing=true on model=tiny: costs a third more time and saves memory that so small "
+            "a model does not need; leave it out"
+        )
+    return found + _primed_notes(settings)
+
+
+def _primed_notes(settings: RunSettings) -> list[str]:
+    """Tell what the built-in policy never saw while it was primed."""
+    model, dataset, limit = settings.model, settings.dataset, settings.trainer.max_completion_length
+    if model.kind != "tiny" or dataset.kind != "arithmetic":
+        return []
+    found = []
+    if dataset.max_operand > model.priming.max_operand:
+        found.append(
+            f"dataset.max_operand={dataset.max_operand}: the built-in policy is primed on operands to "
+            f"{model.priming.max_operand}, so larger ones are hardly ever right; "
+            f"model.priming.max_operand={dataset.max_operand} primes it on them"
+        )
+    if "-" in dataset.operations:
+        found.append(
+            "dataset.operations with '-': the built-in policy is primed on sums only, so differences are hardly ever "
+            "right; leave '-' out"
+        )
+    needed = longest_answer(dataset.max_operand)
+    if limit < needed:
+        found.append(
+            f"trainer.max_completion_length={limit}: the longest right answer takes {needed} tokens; use "
+            f"{needed} or more"
+        )
+    return found
+
+
+def _local_notes(settings: RunSettings) -> list[str]:
+    model = settings.model
+    if model.kind != "local" or model.path is None:
+        return []
+    found = []
+    if model.revision is not None and os.path.isdir(os.path.expanduser(model.path)):  # noqa: PTH111, PTH112
+        found.append(
+            f"model.revision={model.revision} has no effect: model.path is a folder, and only models of the hub have "
+            "revisions; leave it out"
+        )
+    if model.dtype == "float16":
+        found.append(
+            "model.dtype=float16: small gradients become 0 in float16, since nothing scales the loss; "
+            "model.dtype=bfloat16 is usual"
+        )
+    return found
+
+
+def _vllm_notes(settings: RunSettings) -> list[str]:
+    vllm = settings.vllm
+    if vllm.mode == "off" or vllm.importance_sampling_correction:
+        return []
+    names = changed(vllm, "importance_sampling_mode", "importance_sampling_clip_max")
+    return [
+        f"vllm.{name}={getattr(vllm, name)} has no effect: vllm.importance_sampling_correction is false; leave it out, "
+        "or turn the correction on"
+        for name in names
+    ]
+
+
+def _launch_notes(settings: RunSettings) -> list[str]:
+    launch, cores = settings.launch, len(os.sched_getaffinity(0))
+    on_cpu, found = devices.uses_cpu(launch.device), []
+    if on_cpu and launch.mixed_precision == "fp16":
+        found.append(
+            "launch.mixed_precision=fp16 has no effect on a CPU: accelerate leaves the forward pass in the type of the "
+            "weights there; use bf16, or no"
+        )
+    if launch.main_process_port is not None and launch.num_processes == 1:
+        found.append(
+            f"launch.main_process_port={launch.main_process_port} has no effect: one process meets no other; leave it "
+            "out"
+        )
+    threads = (launch.threads_per_process or 1) * launch.num_processes
+    if on_cpu and threads > cores:
+        found.append(
+            f"launch.num_processes={launch.num_processes} with {launch.threads_per_process or 1} thread(s) each: "
+            f"{threads} threads share {cores} core(s) and wait for each other; fewer are faster"
+        )
+    return found
+
+
+def _health_notes(settings: RunSettings) -> list[str]:
+    health, steps = settings.health, settings.trainer.max_steps
+    if not health.enabled:
+        return [
+            f"health.{name}={getattr(health, name)} has no effect: health.enabled is false; leave it out, or use "
+            "health=default"
+            for name in changed(health, "window", "dead_groups", "truncated")
+        ]
+    if changed(health, "window") and health.window > steps:
+        return [
+            f"health.window={health.window}: a warning needs that many steps and the run has {steps}, so none will "
+            "come; lower it"
+        ]
+    return []
+
+
+def _left_out(data: PromptData) -> list[str]:
+    return [
+        f"dataset: {count} rows {reason} are left out{_examples(data.dropped_targets.get(reason, ()))}"
+        for reason, count in data.dropped.items()
+    ]
+
+
+def _examples(targets: Sequence[Any]) -> str:
+    """Return the first targets, for a reader; all of them stand in the run's events."""
+    if not targets:
+        return ""
+    shown = ", ".join(repr(target)[:60] for target in targets[:3])
+    return f": {shown}{', ...' if len(targets) > 3 else ''}"

@@ -1,0 +1,67 @@
+"""Check a run without importing torch: all faults of groups, files and folders at once, then the notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from grpo_exp.data.load import load_prompts
+from grpo_exp.data.prompts import PromptData
+from grpo_exp.errors import ConfigError
+from grpo_exp.preflight.data_faults import data_faults
+from grpo_exp.preflight.folders import folder_faults
+from grpo_exp.preflight.group_faults import group_faults
+from grpo_exp.preflight.notes import notes
+from grpo_exp.rewards.components import function_faults
+from grpo_exp.settings.batching import BatchPlan, solve_batch
+from grpo_exp.settings.run import RunSettings
+from grpo_exp.settings.trl_fields import extra_faults
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a checked run needs besides its settings."""
+
+    plan: BatchPlan
+    data: PromptData
+    notes: tuple[str, ...]
+
+
+def prepare(settings: RunSettings) -> Prepared:
+    """Check what several groups, files and folders together can get wrong.
+
+    Raises:
+        ConfigError: All faults at once.
+    """
+    faults = [
+        *extra_faults(settings.trainer.extra),
+        *group_faults(settings),
+        *function_faults(settings.reward),
+        *folder_faults(settings),
+    ]
+    plan = _collect(faults, lambda: solve_batch(settings))
+    data = None
+    if plan is not None:
+        data = _collect(faults, lambda: _load_data(settings, plan))
+    if data is not None:
+        faults += data_faults(settings, data)
+    if faults:
+        raise ConfigError(faults)
+    assert plan is not None
+    assert data is not None
+    return Prepared(plan, data, tuple(notes(settings, data)))
+
+
+def _load_data(settings: RunSettings, plan: BatchPlan) -> PromptData:
+    return load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
+
+
+def _collect(faults: list[str], build: Callable[[], T]) -> T | None:
+    try:
+        return build()
+    except ConfigError as error:
+        faults += error.faults
+        return None

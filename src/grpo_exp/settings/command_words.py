@@ -1,0 +1,168 @@
+"""Faults in the words after the command, and in what Hydra makes of them: what was given, the rule, the fix.
+
+Hydra stops at the first fault that it meets. What a word shows by itself (its spelling, the name of an option) is
+looked at here before Hydra sees it, so that these faults are told together.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import ConfigCompositionException, HydraException
+
+from grpo_exp.errors import ConfigError
+from grpo_exp.settings.faults import unknown_key
+
+#: Groups that need not be chosen.
+_OPTIONAL_GROUPS = {"experiment"}
+#: `+sweeps=NAME`: a group that no run has by itself.
+_ADDED_GROUP = "sweeps"
+
+
+def check_words(words: Sequence[str], groups: Mapping[str, Sequence[str]]) -> None:
+    """Check spelling and options of `key=value` words.
+
+    Args:
+        words: As typed, without switches.
+        groups: Config groups and their options.
+
+    Raises:
+        ConfigError: All faults that a word shows by itself.
+    """
+    parser = OverridesParser.create()
+    faults = []
+    for word in words:
+        try:
+            override = parser.parse_override(word)
+        except HydraException:  # it has several kinds for one thing: the word cannot be read
+            faults.append(_unreadable(word))
+            continue
+        if not override.key_or_group:
+            faults.append(f"{word}: is not of the form key=value; write KEY=VALUE")
+        elif override.key_or_group in groups and override.package is None:
+            faults += _option_faults(word, override, groups[override.key_or_group])
+    if faults:
+        raise ConfigError(faults)
+
+
+def _unreadable(word: str) -> str:
+    key, equals, value = word.partition("=")
+    if not equals:
+        return f"{word}: is not of the form key=value; write {key}=VALUE"
+    escaped = value.replace("'", "\\'")
+    return (
+        f"{word}: cannot be read; braces, quotes, colons and equals signs inside a value need quotes of their "
+        f"own, inside the shell's: \"{key}='{escaped}'\""
+    )
+
+
+def _option_faults(word: str, override: Override, options: Sequence[str]) -> list[str]:
+    """Look at a word that chooses an option of a group."""
+    group = override.key_or_group
+    is_added_group = group == _ADDED_GROUP
+    if override.is_delete():
+        return [] if group in _OPTIONAL_GROUPS else [f"{word}: a run needs one; choose {group}={_list(options)}"]
+    if override.is_add() and not is_added_group:
+        return [f"{word}: {group} is chosen already, so the option replaces it; drop the '+': {word.lstrip('+')}"]
+    if is_added_group and not (override.is_add() or override.is_force_add()):
+        return [f"{word}: a sweep is added to a run, so it is marked with a plus: +{word}"]
+    if override.is_sweep_override():
+        values = list(override.sweep_iterator()) if override.is_choice_sweep() else []
+    else:
+        values = [override.value()]
+    return [fault for value in values if (fault := _option_fault(word, group, value, options)) is not None]
+
+
+def _option_fault(word: str, group: str, value: Any, options: Sequence[str]) -> str | None:
+    if value is None and group in _OPTIONAL_GROUPS:
+        return f"{word}: no {group} is the default; leave the word out"
+    if not isinstance(value, str) and str(value) not in options:
+        several = f"--multirun {group}={','.join(map(str, value))}" if isinstance(value, list) else None
+        fix = f"for several runs {several}" if several else f"choose {group}={_list(options)}"
+        return f"{word}: {group} takes the name of one option; {fix}"
+    text = str(value)
+    if text in options:
+        return None
+    close = difflib.get_close_matches(text, options, n=1, cutoff=0.4)
+    hint = f"did you mean {group}={close[0]}? " if close else ""
+    return f"{group}={text}: there is no such option; {hint}options of {group}: {_list(options)}"
+
+
+def _list(options: Sequence[str]) -> str:
+    return ", ".join(options)
+
+
+# --------------------------------------------------------------------- faults that Hydra finds, one at a time
+
+
+def explain(
+    error: BaseException,
+    words: Sequence[str],
+    groups: Mapping[str, Sequence[str]],
+    siblings: Callable[[str], tuple[str, Sequence[str]]],
+) -> ConfigError:
+    """Say what is wrong, the rule and the fix for a fault that Hydra found.
+
+    Args:
+        error: What Hydra raised.
+        words: The words that were typed after the command.
+        groups: Config groups and their options.
+        siblings: Returns, for a path, its deepest part that does not exist and the names that exist beside it.
+    """
+    text = str(error)
+    if isinstance(error, OSError):
+        return ConfigError(
+            f"hydra.sweep.dir: {error.filename} cannot be made ({error.strerror}); choose another folder with "
+            "output_dir=FOLDER"
+        )
+    if isinstance(error, ConfigCompositionException):
+        known = _ambiguous_value(text, words, groups) or _known_composition_fault(text, words, siblings)
+        if known is not None:
+            return ConfigError(known)
+    first = " ".join(line.strip() for line in text.splitlines()[:2] if line.strip())
+    where = "" if isinstance(error, HydraException) else f"{' '.join(words)}: "
+    return ConfigError(f"{where}{first}; see --help for the groups and --cfg job for the settings")
+
+
+def _ambiguous_value(text: str, words: Sequence[str], groups: Mapping[str, Sequence[str]]) -> str | None:
+    if "Ambiguous value for argument" not in text:
+        return None
+    word = next((o for o in words if "," in o), "")
+    key, _, value = word.partition("=")
+    if key in groups:
+        return f"{word}: {key} takes the name of one option; add --multirun for a run of each"
+    return f"{word}: is a list or several runs; write '{key}=[{value}]' for a list, or add --multirun for runs"
+
+
+def _known_composition_fault(
+    text: str, words: Sequence[str], siblings: Callable[[str], tuple[str, Sequence[str]]]
+) -> str | None:
+    match = re.search(r"Could not append to config\. An item is already at '([^']+)'", text)
+    if match:
+        key = match.group(1)
+        word = next((o for o in words if o.lstrip("+").startswith(f"{key}=")), f"+{key}=...")
+        return f"{word}: {key} exists already; drop the '+': {word.lstrip('+')}"
+    match = re.search(r"Could not override '([^']+)'", text) or re.search(
+        r"Could not delete from config\. '([^']+)' does not exist", text
+    )
+    if match is None:
+        return None
+    key = match.group(1)
+    if key.startswith("trainer.extra."):
+        given = next((o for o in words if o.startswith(f"{key}=")), f"{key}=VALUE")
+        return f"{given}: trainer.extra is empty, so a field of TRL is added to it; write +{given}"
+    if key.startswith("hydra."):
+        return f"{key}: Hydra has no such setting; see --cfg hydra for its settings"
+    return unknown_key(*siblings(key))
+
+
+def list_groups(folder: Path) -> dict[str, list[str]]:
+    """Return the config groups in a folder, each with its options."""
+    groups = [entry for entry in sorted(folder.iterdir()) if entry.is_dir()]
+    return {group.name: sorted(file.stem for file in group.glob("*.yaml")) for group in groups}

@@ -1,0 +1,164 @@
+"""Ends that nobody planned: Ctrl-C, lost processes, broken updates. Each leaves a result and no process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from integration.command import QUICK_MODEL, only_run, run_command, run_train, wait_for
+
+
+def start_train(*words: str, cwd: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "grpo_exp.train", *words],
+        cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def children_of(run: Path) -> list[int]:
+    """Return processes that name the run's folder in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if str(run).encode() in line:
+                found.append(int(entry.name))
+    return found
+
+
+def wait_for_steps(folder: Path, count: int) -> Path:
+    def has_steps() -> bool:
+        files = list(folder.glob("outputs/*/*/metrics.jsonl"))
+        return bool(files) and files[0].read_bytes().count(b"train/loss") >= count
+
+    wait_for(has_steps, seconds=120, what=f"{count} steps")
+    return only_run(folder / "outputs")
+
+
+LONG_RUN = ("experiment=smoke", "trainer.max_steps=5000", "tracker=none", *QUICK_MODEL)
+
+
+def test_ctrl_c_stops_after_the_step_and_leaves_no_process(tmp_path: Path) -> None:
+    process = start_train(*LONG_RUN, cwd=tmp_path)
+    run = wait_for_steps(tmp_path, 2)
+    assert children_of(run)
+    second = run_train(*LONG_RUN, cwd=tmp_path)
+    assert second.code == 2
+    assert "this run is going on" in second.output
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    result: dict[str, Any] = json.loads((run / "result.json").read_text())
+    assert result["status"] == "stopped"
+    assert 2 <= result["steps"] < 5000
+    assert process.returncode == 1  # stopped, and not resumable yet
+    assert "stopping after this step" in output
+    assert "Traceback" not in output
+    assert not children_of(run)
+    assert not (run / "lock.json").exists()
+
+
+def test_ctrl_c_in_a_multirun_starts_no_further_run(tmp_path: Path) -> None:
+    process = start_train("--multirun", "seed=0,1", *LONG_RUN, cwd=tmp_path)
+    run = wait_for_steps(tmp_path, 2)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert json.loads((run / "result.json").read_text())["status"] == "stopped"
+    assert "not started: seed=1" in output
+    assert only_run(tmp_path / "outputs") == run
+
+
+def test_ctrl_c_under_accelerate_launch_stops_after_the_step(tmp_path: Path) -> None:
+    """A terminal sends the signal to the launcher and to its workers."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1", "-m", "grpo_exp.train",
+         *LONG_RUN],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    run = wait_for_steps(tmp_path, 2)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    wait_for(lambda: (run / "result.json").exists(), seconds=60, what="a result")
+    assert json.loads((run / "result.json").read_text())["status"] == "stopped"
+    wait_for(lambda: not (run / "lock.json").exists(), seconds=10, what="the release of the run")
+
+
+def test_a_worker_that_fails_is_reported_with_its_reason(tmp_path: Path) -> None:
+    """Weights that are cut short are found by the worker; the front end hands its reason on, and the log."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "qwen2"}')
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"cut")
+    (tmp_path / "model" / "tokenizer.json").write_text("{}")
+    finished = run_train("model=local", "model.path=model", "experiment=smoke", "tracker=none", cwd=tmp_path)
+    assert finished.code == 2, finished.output
+    result = json.loads((only_run(tmp_path / "outputs") / "result.json").read_text())
+    assert result["status"] == "failed"
+    assert result["reason"].partition(":")[0] in finished.output
+    assert "worker.log" in finished.output
+    assert "Traceback" not in finished.output
+
+
+def test_a_lost_front_end_stops_the_workers_and_the_run_can_start_again(tmp_path: Path) -> None:
+    process = start_train(*LONG_RUN, cwd=tmp_path)
+    run = wait_for_steps(tmp_path, 1)
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not children_of(run), seconds=60, what="the end of the workers")
+    assert (run / "lock.json").exists()  # nobody was left to remove it
+    again = start_train(*LONG_RUN, cwd=tmp_path)
+    wait_for(lambda: (run / "logs" / "attempt-2").is_dir(), seconds=30, what="the second attempt")
+    again.send_signal(signal.SIGINT)
+    again.communicate(timeout=120)
+    assert not children_of(run)
+
+
+def test_killed_workers_leave_a_result_and_no_traceback(tmp_path: Path) -> None:
+    """As after an out-of-memory kill: the front end writes how far the run came, and that nobody said why."""
+    process = start_train(*LONG_RUN, cwd=tmp_path)
+    run = wait_for_steps(tmp_path, 2)
+    for number in children_of(run):
+        os.kill(number, signal.SIGKILL)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in output
+    result = json.loads((run / "result.json").read_text())
+    assert (result["status"], result["steps"] >= 2) == ("failed", True)
+    assert "killed, or out of memory" in result["reason"] or "Signal 9" in result["reason"]
+    shown = run_command(sys.executable, "-m", "grpo_exp", "show", str(run), cwd=tmp_path)
+    assert shown.code == 0
+    assert "Traceback" not in shown.output
+
+
+def test_ctrl_c_while_priming_stops(tmp_path: Path) -> None:
+    """Priming for 5000 steps would take minutes; one Ctrl-C ends it after the current step, with a result."""
+    words = (*LONG_RUN, "model.priming.steps=5000")
+    process = start_train(*words, cwd=tmp_path)
+    wait_for(
+        lambda: any("priming" in p.read_text() for p in tmp_path.glob("outputs/*/*/status.json")),
+        seconds=120,
+        what="priming",
+    )
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in output
+    assert json.loads((only_run(tmp_path / "outputs") / "result.json").read_text())["status"] == "stopped"
+
+
+def test_a_broken_update_ends_the_run_with_exit_code_3(tmp_path: Path) -> None:
+    """A weight of 1e38 on the format overflows the gradient's norm in 32 bits; the rule ends the run at that step."""
+    done = run_train(
+        "algorithm=dr_grpo", "experiment=smoke", "tracker=none", "launch=inline", *QUICK_MODEL,
+        "reward.components.format.weight=1e38", "trainer.max_steps=3", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 3, done.output
+    assert "is not finite" in done.output

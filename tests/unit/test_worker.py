@@ -1,0 +1,159 @@
+"""How a worker ends: what its result says, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grpo_exp import worker
+from grpo_exp.errors import RunError
+from grpo_exp.run_lock import Lock
+from grpo_exp.rundir import RunDirectory, begin_attempt, find_or_create, read_events, write_json
+from grpo_exp.stop_watch import StopRequestedError
+from unit.run_folder import a_result, settings_of
+
+Train = Callable[[RunDirectory, Any, Any], dict[str, Any]]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    directory = find_or_create(tmp_path, "abc-s0", resume=True)
+    begin_attempt(directory)
+    write_json(directory.config_json, settings_of(tmp_path).model_dump(mode="json"))
+    return directory
+
+
+@pytest.fixture
+def train_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[Train], None]:
+    """Put something in the place of training, which would load torch."""
+    monkeypatch.delenv(worker.OWNER_VARIABLE, raising=False)
+    monkeypatch.delenv("RANK", raising=False)
+    return lambda train: monkeypatch.setattr(worker, "_train", train)
+
+
+def training_result() -> dict[str, Any]:
+    return {key: value for key, value in a_result().items() if key != "wall_seconds"}
+
+
+def result_of(directory: RunDirectory) -> dict[str, Any]:
+    result = directory.read_result()
+    assert result is not None
+    return result
+
+
+def test_failure_says_how_many_steps_were_done(directory: RunDirectory, train_as: Callable[[Train], None]) -> None:
+    def train(directory: RunDirectory, settings: Any, observer: Any) -> dict[str, Any]:
+        for step in (1, 2, 3):
+            observer.on_metrics(step, {"train/loss": 0.5})
+        raise ValueError("boom")
+
+    train_as(train)
+    with pytest.raises(ValueError, match="boom"):
+        worker.run_worker(directory)
+    result = result_of(directory)
+    assert (result["status"], result["reason"], result["steps"]) == ("failed", "ValueError: boom", 3)
+
+
+def test_stop_before_the_first_step_is_a_stop(directory: RunDirectory, train_as: Callable[[Train], None]) -> None:
+    def train(directory: RunDirectory, settings: Any, observer: Any) -> dict[str, Any]:
+        directory.stop_file.touch()
+        observer.on_phase("priming", 1, 400)
+        raise AssertionError("it went on")
+
+    train_as(train)
+    with pytest.raises(StopRequestedError):
+        worker.run_worker(directory)
+    result = result_of(directory)
+    assert (result["status"], result["reason"], result["steps"]) == ("stopped", "stopped on request", 0)
+
+
+def test_picture_that_fails_costs_neither_the_result_nor_the_exit_code(
+    directory: RunDirectory, train_as: Callable[[Train], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(directory: RunDirectory, settings: Any, observer: Any) -> dict[str, Any]:
+        observer.on_metrics(1, {"train/loss": 0.5})
+        return training_result()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("no font")
+
+    train_as(train)
+    monkeypatch.setattr("grpo_exp.reporting.plots.plot_curves", fail)
+    worker.run_worker(directory)
+    assert result_of(directory)["status"] == "completed"
+    (event,) = read_events(directory)
+    assert event["kind"] == "warning"
+    assert "curves were not drawn (OSError: no font)" in event["text"]
+
+
+def test_worker_that_was_replaced_stops_and_writes_nothing(
+    directory: RunDirectory, train_as: Callable[[Train], None]
+) -> None:
+    """Its front end was killed, and the run was started again before the worker noticed."""
+
+    def train(directory: RunDirectory, settings: Any, observer: Any) -> dict[str, Any]:
+        observer.on_metrics(1, {"train/loss": 0.5})
+        begin_attempt(directory)
+        write_json(directory.status, {"phase": "priming", "done": 0, "total": 0})
+        assert observer.wants_stop()
+        observer.on_phase("held-out accuracy after training")
+        raise AssertionError("it went on")
+
+    train_as(train)
+    with pytest.raises(StopRequestedError, match="another process has taken over the run"):
+        worker.run_worker(directory)
+    assert directory.read_result() is None
+    assert directory.read_status() == {"phase": "priming", "done": 0, "total": 0}
+
+
+def test_worker_that_was_replaced_in_its_last_moment_writes_nothing(
+    directory: RunDirectory, train_as: Callable[[Train], None]
+) -> None:
+    def train(directory: RunDirectory, settings: Any, observer: Any) -> dict[str, Any]:
+        observer.on_metrics(1, {"train/loss": 0.5})
+        begin_attempt(directory)
+        return training_result()
+
+    train_as(train)
+    worker.run_worker(directory)
+    assert directory.read_result() is None
+    assert not directory.curves.exists()
+    assert (directory.log_root / "attempt-1" / "metrics.jsonl").exists()
+
+
+def test_worker_that_comes_too_late_does_not_begin(
+    directory: RunDirectory, train_as: Callable[[Train], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it loaded, its front end (process 2 ** 22 + 1 is above the kernel's largest number) gave way to another."""
+    train_as(lambda *_: pytest.fail("it began"))
+    monkeypatch.setenv(worker.OWNER_VARIABLE, str(2**22 + 1))
+    lock = Lock(directory.lock)
+    lock.acquire()
+    with pytest.raises(RunError, match="another process has taken over the run"):
+        worker.run_worker(directory)
+    lock.release()
+    assert not directory.metrics.exists()
+
+
+@pytest.mark.parametrize(
+    ("steps", "stopped", "health_stop", "expected"),
+    [
+        (5, False, False, ("completed", 0, "all steps done")),
+        (2, True, False, ("stopped", 1, "asked")),
+        (5, True, False, ("stopped", 1, "asked, in the held-out evaluation after the last step")),
+        (2, True, True, ("stopped", 3, "asked")),
+        (5, True, True, ("stopped", 3, "asked")),  # a rule at the last step ends the evaluation, too
+    ],
+)
+def test_result_says_where_a_stop_came(
+    steps: int, stopped: bool, health_stop: bool, expected: tuple[str, int, str]
+) -> None:
+    outcome: Any = SimpleNamespace(steps=steps, stopped=stopped, evaluation={"before": {}})
+    observer: Any = SimpleNamespace(stop_reason="asked", health_stop=health_stop)
+    result = worker._to_result(outcome, observer, max_steps=5)
+    assert (result["status"], result["exit_code"], result["reason"]) == expected
+    assert (result["steps"], result["eval"]) == (steps, {"before": {}})
