@@ -160,7 +160,7 @@ def test_own_rows_and_own_model(smoke_folder: Path, tmp_path: Path) -> None:
     finished = run_train(
         "model=local", f"model.path={only_run(smoke_folder / 'outputs') / 'model'}", "model.dtype=float32",
         "dataset=jsonl", "dataset.path=rows.jsonl", "dataset.prompt_column=question", "dataset.target_column=answer",
-        "experiment=smoke", "tracker=none", "launch=inline",
+        "experiment=smoke", "tracker=none", "launch=inline", "trainer.max_completion_length=20",
         cwd=tmp_path,
     )  # fmt: skip
     assert finished.code == 0, finished.output

@@ -107,6 +107,26 @@ def test_a_worker_that_fails_is_reported_with_its_reason(tmp_path: Path) -> None
     assert "Traceback" not in finished.output
 
 
+def test_a_reward_that_raises_on_one_process_ends_all_of_them(tmp_path: Path) -> None:
+    """The second process fails while the first one would wait for it; both end, and the reason is told."""
+    (tmp_path / "mine.py").write_text(
+        "import os\n"
+        "def brevity(prompts, completions, **columns):\n"
+        "    if os.environ['RANK'] == '1':\n"
+        "        raise RuntimeError('no brevity here')\n"
+        "    return [0.0] * len(completions)\n"
+    )
+    finished = run_train(
+        "experiment=smoke", "tracker=none", "launch=ddp", "trainer.eval_before=false", *QUICK_MODEL,
+        "+reward.components.mine={kind: python, function: 'mine:brevity'}", cwd=tmp_path,
+    )  # fmt: skip
+    assert finished.code == 1
+    assert "no brevity here" in finished.output
+    log = next(tmp_path.glob("outputs/*/*/logs/attempt-1/worker.log")).read_text()
+    assert "in brevity" in log  # the traceback, with the user's line
+    assert not children_of(only_run(tmp_path / "outputs"))
+
+
 def test_a_lost_front_end_stops_the_workers_and_the_run_can_start_again(tmp_path: Path) -> None:
     process = start_train(*LONG_RUN, cwd=tmp_path)
     run = wait_for_steps(tmp_path, 1)

@@ -46,7 +46,8 @@ def build_trainer(policy_folder: Path, tmp_path_factory: pytest.TempPathFactory)
     from transformers import Qwen2ForCausalLM
 
     from grpo_exp.backends.trl.arguments import build_arguments
-    from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer, to_reward_function
+    from grpo_exp.backends.trl.reward_batch import RewardBatch
+    from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
     from grpo_exp.backends.trl.training import to_dataset
     from grpo_exp.models.tokenizer import build_tokenizer
 
@@ -67,7 +68,7 @@ def build_trainer(policy_folder: Path, tmp_path_factory: pytest.TempPathFactory)
             clock=StepClock(),
             model=Qwen2ForCausalLM.from_pretrained(policy_folder, dtype=torch.float32),
             args=build_arguments(settings, plan, output_dir=tmp_path_factory.mktemp("trainer"), use_cpu=True),
-            reward_funcs=[to_reward_function(component) for component in components],
+            rewards=RewardBatch(components),
             train_dataset=to_dataset(rows),
             processing_class=build_tokenizer(),
         )

@@ -78,8 +78,9 @@ def _check_columns(path: Path, row: dict[str, Any], settings: JsonlDataset) -> N
         for key, column in (
             ("prompt_column", settings.prompt_column),
             ("target_column", settings.target_column),
+            *(("extra_columns", column) for column in settings.extra_columns),
         )
-        if column not in row
+        if column is not None and column not in row
     ]
     if faults:
         raise DataError(faults)
@@ -87,15 +88,20 @@ def _check_columns(path: Path, row: dict[str, Any], settings: JsonlDataset) -> N
 
 def _convert(row: dict[str, Any], settings: JsonlDataset) -> PromptRow | str:
     """Return a row, or the reason why it cannot be used."""
-    prompt, target = row.get(settings.prompt_column), row.get(settings.target_column)
+    prompt = row.get(settings.prompt_column)
     if prompt is None or not _is_prompt(prompt):
         return "without a prompt"
+    built = build_prompt(prompt, settings.system_prompt)
+    columns = {name: row.get(name) for name in settings.extra_columns}
+    if settings.target_column is None:
+        return PromptRow(built, "", columns)
+    target = row.get(settings.target_column)
     spellings = target if isinstance(target, list) else [target]
     texts = [_target_text(spelling, settings.target_format) for spelling in spellings]
     kept = tuple(text for text in texts if text)
     if not kept:
         return "without a target"
-    return PromptRow(build_prompt(prompt, settings.system_prompt), kept if isinstance(target, list) else kept[0])
+    return PromptRow(built, kept if isinstance(target, list) else kept[0], columns)
 
 
 def _is_prompt(value: Any) -> bool:

@@ -19,11 +19,13 @@ class PromptRow:
 
     prompt: tuple[Message, ...]
     target: str | tuple[str, ...]
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Further columns for the reward, by name: unit tests, for example."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as a data set wants them."""
         target = self.target if isinstance(self.target, str) else list(self.target)
-        return {"prompt": [dict(message) for message in self.prompt], "target": target}
+        return {"prompt": [dict(message) for message in self.prompt], "target": target, **self.columns}
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def _score(
     plain = [row.to_dict() for row, group in zip(rows, groups, strict=True) for _ in group]
     columns = {
         "prompts": [row["prompt"] for row in plain],
-        "target": [row["target"] for row in plain],
+        **{name: [row[name] for row in plain] for name in plain[0] if name != "prompt"},
         "num_tokens": [completion.num_tokens for group in groups for completion in group],
     }
     results = score_components(components, completions, columns)

@@ -9,6 +9,14 @@ from typing import Literal
 
 from grpo_exp.settings.health import HealthSettings
 
+#: Counts of a component that are no verdict about the completion -> what they mean, and what to do.
+_CHECKER_OUTCOMES = {
+    "timeout": "kept the checker busy beyond its time limit and scored 0; look at them before raising "
+    "reward.engine.timeout_seconds",
+    "crash": "killed the checker and scored 0; look at them before raising reward.engine.memory_gib",
+    "unjudgeable": "have a target that cannot be judged, so their rows are left out; correct the data",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -39,7 +47,12 @@ class HealthMonitor:
         if not self._settings.enabled:
             return []
         self._history.append(metrics)
-        findings = [*self._not_finite(step, non_finite), *self._dead_groups(step), *self._truncated(step)]
+        findings = [
+            *self._not_finite(step, non_finite),
+            *self._dead_groups(step),
+            *self._truncated(step),
+            *self._checker(step),
+        ]
         new = [finding for finding in findings if finding.rule not in self._told]
         self._told.update(finding.rule for finding in new)
         return new
@@ -71,6 +84,16 @@ class HealthMonitor:
             "their answers are cut off; raise trainer.max_completion_length"
         )
         return [Finding("truncated", "warning", step, text)]
+
+    def _checker(self, step: int) -> list[Finding]:
+        """Tell once for each component that completions could not be judged, or that the checker gave up on some."""
+        findings = []
+        for name, count in self._history[-1].items():
+            component, _, outcome = name.removeprefix("train/rewards/").rpartition("/")
+            if name.startswith("train/rewards/") and outcome in _CHECKER_OUTCOMES and count > 0:
+                text = f"{component}: {count:g} completions {_CHECKER_OUTCOMES[outcome]}"
+                findings.append(Finding(f"{outcome}:{component}", "warning", step, text))
+        return findings
 
     def _lowest(self, name: str) -> float | None:
         """Return the lowest value over a full window, or None while the window is not full of this metric."""

@@ -49,9 +49,10 @@ def _load_local(settings: LocalModel) -> tuple[PreTrainedModel, PreTrainedTokeni
             attn_implementation=settings.attn_implementation,
             **options,
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # files of others: a broken one raises KeyError, TypeError, SafetensorError ...
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ConfigError(
-            f"model.path={settings.path}: cannot be loaded ({str(error).splitlines()[0]}); give a folder written "
+            f"model.path={settings.path}: cannot be loaded ({why}); give a folder written "
             "by save_pretrained, with config.json, weights and tokenizer"
         ) from error
     if tokenizer.chat_template is None:

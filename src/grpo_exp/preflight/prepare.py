@@ -13,7 +13,7 @@ from grpo_exp.preflight.data_faults import data_faults
 from grpo_exp.preflight.folders import folder_faults
 from grpo_exp.preflight.group_faults import group_faults
 from grpo_exp.preflight.notes import notes
-from grpo_exp.rewards.components import function_faults
+from grpo_exp.preflight.reward_faults import column_faults, reward_faults
 from grpo_exp.settings.batching import BatchPlan, solve_batch
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.trl_fields import extra_faults
@@ -39,7 +39,7 @@ def prepare(settings: RunSettings) -> Prepared:
     faults = [
         *extra_faults(settings.trainer.extra),
         *group_faults(settings),
-        *function_faults(settings.reward),
+        *reward_faults(settings.reward),
         *folder_faults(settings),
     ]
     plan = _collect(faults, lambda: solve_batch(settings))
@@ -47,7 +47,7 @@ def prepare(settings: RunSettings) -> Prepared:
     if plan is not None:
         data = _collect(faults, lambda: _load_data(settings, plan))
     if data is not None:
-        faults += data_faults(settings, data)
+        faults += [*data_faults(settings, data), *column_faults(settings.reward, data)]
     if faults:
         raise ConfigError(faults)
     assert plan is not None

@@ -33,6 +33,10 @@ class ArithmeticDataset(Settings):
         return self
 
 
+#: Columns that every reward gets, whatever the file holds.
+_RESERVED = {"prompt", "prompts", "completion", "completions", "completion_ids", "num_tokens", "target"}
+
+
 class JsonlDataset(Settings):
     """Any local file with one JSON object per line, columns mapped."""
 
@@ -43,8 +47,10 @@ class JsonlDataset(Settings):
     """Held-out file; null takes `eval_size` rows off the training file, chosen by a hash of their text."""
     prompt_column: FilledText = "prompt"
     """Column with the prompt: text, or a list of messages with role and content."""
-    target_column: FilledText = "target"
-    """Column with the right answer: text, number, or a list of accepted spellings."""
+    target_column: Annotated[FilledText | None, NoneText] = "target"
+    """Column with the right answer: text, number, or a list of accepted spellings; null where the reward knows none."""
+    extra_columns: tuple[FilledText, ...] = ()
+    """Further columns that the reward wants, under their own names: [tests, mode] for reward=code."""
     target_format: Literal["plain", "gsm8k", "boxed"] = "plain"
     r"""Where the answer stands in that column: all of it, after the last `####`, or in the last `\boxed{}`."""
     system_prompt: OptionalText = None
@@ -58,6 +64,11 @@ class JsonlDataset(Settings):
     def _check(self) -> JsonlDataset:
         if self.path is None:
             raise ValueError("path: dataset=jsonl needs a file; add dataset.path=FILE.jsonl")
+        reserved = sorted(_RESERVED & set(self.extra_columns))
+        if reserved:
+            raise ValueError(
+                f"extra_columns: {', '.join(reserved)} means something else to rewards; rename it in the file"
+            )
         return self
 
 

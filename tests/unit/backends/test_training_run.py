@@ -25,7 +25,12 @@ WORDS = [
     "model.architecture.intermediate_size=32", "model.architecture.num_attention_heads=2",
     "model.architecture.num_key_value_heads=1", "model.priming.steps=2", "model.priming.batch_size=4",
 ]  # fmt: skip
-ALWAYS = {
+OUTCOMES = {
+    f"train/rewards/{component}/{outcome}"
+    for component in ("correctness", "format")
+    for outcome in ("wrong", "timeout", "crash", "unjudgeable")
+}
+ALWAYS = OUTCOMES | {
     "train/loss", "train/grad_norm", "train/learning_rate", "train/epoch", "train/num_tokens", "train/reward",
     "train/reward_std", "train/frac_reward_zero_std", "train/entropy", "train/rewards/correctness/mean",
     "train/rewards/correctness/std", "train/rewards/format/mean", "train/rewards/format/std",
@@ -103,6 +108,15 @@ def test_reward_is_the_weighted_sum_of_its_components(grpo: tuple[Recorder, Trai
         if "train/loss" in metrics:
             parts = metrics["train/rewards/correctness/mean"] + 0.1 * metrics["train/rewards/format/mean"]
             assert metrics["train/reward"] == pytest.approx(parts, abs=1e-6)
+
+
+def test_outcomes_are_counted_over_the_batch(grpo: tuple[Recorder, TrainingOutcome, Path]) -> None:
+    """2 prompts x 4 completions: of 8, those are wrong that the mean of a 0/1 component leaves."""
+    for _, metrics in grpo[0].metrics:
+        if "train/loss" in metrics:
+            mean, wrong = metrics["train/rewards/correctness/mean"], metrics["train/rewards/correctness/wrong"]
+            assert wrong == pytest.approx(8 * (1 - mean), abs=1e-4)
+            assert all(metrics[f"train/rewards/correctness/{o}"] == 0 for o in ("timeout", "crash", "unjudgeable"))
 
 
 def test_one_update_a_batch_is_on_policy(grpo: tuple[Recorder, TrainingOutcome, Path]) -> None:

@@ -11,12 +11,14 @@ import pytest
 from grpo_exp.data.load import leave_out_unjudgeable, load_prompts
 from grpo_exp.data.prompts import PromptData, PromptRow, build_prompt
 from grpo_exp.errors import ConfigError
-from grpo_exp.preflight import notes, prepare
+from grpo_exp.preflight import prepare
+from grpo_exp.preflight.notes import notes
 from grpo_exp.rundir import RunDirectory, write_json
 from grpo_exp.settings import load
 from grpo_exp.settings.batching import solve_batch
 from grpo_exp.settings.dataset import JsonlDataset
 from grpo_exp.settings.reward import RewardSettings
+from grpo_exp.stop_watch import StopWatch
 from grpo_exp.worker import _MainObserver
 
 REWARD = RewardSettings.model_validate({"components": {"correctness": {"kind": "math"}}})
@@ -55,7 +57,9 @@ def test_reader_is_told_which_targets_were_left_out(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     targets = [*[str(i) for i in range(60)], "2x+"]
     path.write_text("".join(json.dumps({"prompt": f"q{i}", "target": t}) + "\n" for i, t in enumerate(targets)))
-    settings = load.to_settings(load.compose(["tracker=none", "dataset=jsonl", f"dataset.path={path}"]))
+    settings = load.to_settings(
+        load.compose(["tracker=none", "dataset=jsonl", f"dataset.path={path}", "model=local", "model.path=org/name"])
+    )
     prepared = prepare(settings)
     assert len(prepared.data.train) + len(prepared.data.evaluation) == 60
     told = "dataset: 1 rows whose target correctness cannot judge (unparsable_target) are left out: '2x+'"
@@ -76,9 +80,9 @@ def test_check_does_not_slow_the_arithmetic_data_set_down() -> None:
     """4000 training rows and 200 held out, of 59 different sums."""
     settings = load.to_settings(load.compose(["tracker=none"]))
     data = load_prompts(settings.dataset, seed=0, plan=solve_batch(settings))
-    started = time.perf_counter()
+    started = time.process_time()
     assert leave_out_unjudgeable(data, settings.reward) is data
-    assert time.perf_counter() - started < 0.3
+    assert time.process_time() - started < 0.3
 
 
 def test_run_lists_every_target_that_was_left_out_in_its_events(tmp_path: Path) -> None:
@@ -86,7 +90,7 @@ def test_run_lists_every_target_that_was_left_out_in_its_events(tmp_path: Path) 
     directory = RunDirectory(tmp_path)
     write_json(directory.provenance, {"seed": 0})
     data = leave_out_unjudgeable(PromptData(rows(*["7"] * 40, "2x+", "3x+"), rows("8")), REWARD)
-    observer = _MainObserver(directory, settings)
+    observer = _MainObserver(directory, StopWatch(directory, owner=0), settings)
     observer.on_data(data)
     observer.close("completed")
     (event,) = [json.loads(line) for line in directory.events.read_text().splitlines()]

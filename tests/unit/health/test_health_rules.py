@@ -70,3 +70,13 @@ def test_two_rules_can_speak_at_one_step() -> None:
 def test_nothing_is_said_when_switched_off() -> None:
     monitor = HealthMonitor(HealthSettings(enabled=False, window=1))
     assert monitor.observe(1, {DEAD: 1.0}, ["train/loss"]) == []
+
+
+def test_checker_that_gives_up_is_told_once_for_each_component() -> None:
+    """Three time-outs at step 1 and five at step 2 are one finding; wrong answers are none."""
+    monitor = HealthMonitor(HealthSettings())
+    seen = monitor.observe(1, {"train/rewards/correctness/timeout": 3.0, "train/rewards/correctness/wrong": 9.0}, [])
+    assert [(finding.rule, finding.severity) for finding in seen] == [("timeout:correctness", "warning")]
+    assert seen[0].text.startswith("correctness: 3 completions kept the checker busy")
+    assert monitor.observe(2, {"train/rewards/correctness/timeout": 5.0}, []) == []
+    assert [f.rule for f in monitor.observe(3, {"train/rewards/code/crash": 1.0}, [])] == ["crash:code"]

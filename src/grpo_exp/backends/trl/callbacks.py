@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from grpo_exp.backends.trl.metric_names import to_metrics
@@ -76,15 +75,3 @@ class StopCallback(TrainerCallback):
         if self._any_process(self._wants_stop()):
             self.stopped = state.global_step < state.max_steps
             control.should_training_stop = True
-
-
-def agree_over(accelerator: Any) -> Callable[[bool], bool]:
-    """Return a function that tells whether a boolean is true on any process."""
-
-    def any_process(value: bool) -> bool:
-        if accelerator.num_processes == 1:
-            return value
-        flag = torch.tensor([int(value)], device=accelerator.device)
-        return bool(accelerator.reduce(flag, reduction="sum").item())
-
-    return any_process

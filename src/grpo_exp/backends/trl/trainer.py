@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
+from accelerate.utils import gather_object
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from grpo_exp.rewards.components import RewardComponent
+from grpo_exp.backends.trl.agreement import agree_over
+from grpo_exp.backends.trl.reward_batch import OUTCOMES, RewardBatch
+from grpo_exp.errors import RunError
 
-# Shapes: N completions over all processes, K reward components.
+# Shapes: N completions over all processes, K reward components, O outcomes.
 
 
 class StepClock:
@@ -44,18 +46,20 @@ class StepClock:
 
 
 class TimedGRPOTrainer(GRPOTrainer):
-    """GRPOTrainer that measures its phases and leaves unjudgeable rows out.
+    """GRPOTrainer that measures its phases, scores all components at once and leaves unjudgeable rows out.
 
     Args:
+        rewards: The reward; its functions become TRL's.
         primary: Index of the component that is judged, among the reward functions.
         clock: Where the times go.
-        **kwargs: GRPOTrainer's arguments.
+        **kwargs: GRPOTrainer's other arguments.
     """
 
-    def __init__(self, *, primary: int, clock: StepClock, **kwargs: Any) -> None:
+    def __init__(self, *, rewards: RewardBatch, primary: int, clock: StepClock, **kwargs: Any) -> None:
+        self._rewards = rewards
         self._primary = primary
         self._clock = clock
-        super().__init__(**kwargs)
+        super().__init__(reward_funcs=list[Any](rewards.functions()), **kwargs)
 
     def _generate(self, prompts: list[Any]) -> Any:
         with self._clock.phase("generate"):
@@ -63,29 +67,29 @@ class TimedGRPOTrainer(GRPOTrainer):
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         with self._clock.phase("reward"):
+            self._score(inputs, prompts, completions, completion_ids_list)
             rewards_NK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        weights = self._rewards.weights_at(self.state.global_step)
+        self.reward_weights = torch.tensor(weights, dtype=torch.float32)
         # A target that cannot be judged must not be trained on its form alone: the whole row is left out.
         rewards_NK[torch.isnan(rewards_NK[:, self._primary])] = torch.nan
         return rewards_NK
 
-
-def to_reward_function(component: RewardComponent) -> Callable[..., list[float | None]]:
-    """Return a component as TRL calls it; its `__name__` names the curve."""
-
-    def score(completions: Sequence[Any], **columns: Any) -> list[float | None]:
-        values = [s.value for s in component.score(completions, _per_completion(columns, len(completions)))]
-        infinite = [value for value in values if value is not None and not math.isfinite(value)]
-        if infinite:
-            raise ValueError(
-                f"reward component {component.name!r} returned {infinite[0]}: a reward must be a finite number, or "
-                "None where the target cannot be judged; correct the component"
-            )
-        return values
-
-    score.__name__ = component.name
-    return score
-
-
-def _per_completion(columns: Mapping[str, Any], count: int) -> dict[str, Sequence[Any]]:
-    """Keep what has one value per completion; TRL hands over its state and log functions, too."""
-    return {name: values for name, values in columns.items() if isinstance(values, list) and len(values) == count}
+    def _score(self, inputs: Any, prompts: Any, completions: Any, completion_ids: Any) -> None:
+        """Score on this process's rows; a fault on one process ends all of them, before they wait for each other."""
+        error: Exception | None = None
+        try:
+            self._rewards.score(inputs, prompts, completions, completion_ids)
+        except Exception as raised:
+            error = raised
+        if agree_over(self.accelerator)(error is not None):
+            told = gather_object(["" if error is None else f"{type(error).__name__}: {error}"])
+            raise error or RunError(f"the reward failed on another process: {next(text for text in told if text)}")
+        counts_KO = torch.tensor(self._rewards.outcomes(), device=self.accelerator.device)
+        if self.accelerator.num_processes > 1:
+            counts_KO = cast(torch.Tensor, self.accelerator.reduce(counts_KO, reduction="sum"))
+        assert self.model is not None  # transformers' type allows for it
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        for name, counts in zip(self.reward_func_names, counts_KO.tolist(), strict=True):
+            for outcome, count in zip(OUTCOMES, counts, strict=True):
+                metrics[f"rewards/{name}/{outcome}"].append(float(count))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +13,12 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback
 from trl.trainer.grpo_config import GRPOConfig
 
+from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.arguments import build_arguments
-from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback, agree_over
+from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback
 from grpo_exp.backends.trl.generation import SamplingPlan, build_generate
-from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer, to_reward_function
+from grpo_exp.backends.trl.reward_batch import RewardBatch
+from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
 from grpo_exp.data.prompts import PromptData, PromptRow
 from grpo_exp.evaluation.held_out import HeldOutResult, evaluate_held_out
 from grpo_exp.models.load import load_policy
@@ -116,11 +119,11 @@ def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> Ti
         )
     names = [component.name for component in parts.components]
     trainer = TimedGRPOTrainer(
+        rewards=RewardBatch(parts.components, list(parts.data.train[0].columns)),
         primary=names.index(settings.reward.primary),
         clock=clock,
         model=model,
         args=arguments,
-        reward_funcs=[to_reward_function(component) for component in parts.components],
         train_dataset=to_dataset(parts.data.train),
         processing_class=tokenizer,
     )
@@ -135,8 +138,11 @@ def _tell_priming(observer: TrainingObserver, settings: RunSettings, step: int) 
 
 
 def to_dataset(rows: Sequence[PromptRow]) -> Dataset:
-    """Return rows as a `datasets.Dataset`; where one target is a list of spellings, all of them are."""
-    plain = [row.to_dict() for row in rows]
+    """Return rows as a `datasets.Dataset`; where one target is a list of spellings, all of them are.
+
+    The rows' further columns are JSON text.
+    """
+    plain = [{**row.to_dict(), **{name: json.dumps(value) for name, value in row.columns.items()}} for row in rows]
     if any(isinstance(row["target"], list) for row in plain):
         for row in plain:
             row["target"] = row["target"] if isinstance(row["target"], list) else [row["target"]]

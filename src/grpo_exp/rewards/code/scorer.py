@@ -21,6 +21,8 @@ from grpo_exp.rewards.score import Score
 from grpo_exp.settings.reward_code import CodeComponent
 
 Columns = Mapping[str, Sequence[Any]]
+#: What the data set must have.
+COLUMNS = ("tests", "mode")
 CodeScorer = Callable[[str, Sequence[Completion], Columns], list[Score]]
 
 _MEBI = 2**20
@@ -55,7 +57,7 @@ _Row = tuple[Completion, Any, Any, bool]
 
 
 def _rows(name: str, completions: Sequence[Completion], columns: Columns) -> list[_Row]:
-    missing = [column for column in ("tests", "mode") if column not in columns]
+    missing = [column for column in COLUMNS if column not in columns]
     if missing:
         raise ConfigError(
             f"reward.components.{name}: the data set has no column {' and no column '.join(map(repr, missing))} (it "
