@@ -35,6 +35,9 @@ from grpo_exp.rewards.symbolic import SymbolicJudge, parse, vanishes
 
 #: The caches of SymPy grow; a new fork starts from the loaded state again.
 _REQUESTS_PER_FORK = 1000
+#: Killing a process and having the next one ready takes time, too; it is part of the limit, not beyond it.
+_ENDING_SECONDS = 0.15
+_ENDING_SHARE = 0.1
 _PARENT_CHECK_SECONDS = 1.0
 _PR_SET_PDEATHSIG = 1
 
@@ -111,6 +114,7 @@ class _Fork:
             _write_all(self.requests, line)
         except BrokenPipeError:
             return None
+        limit -= min(_ENDING_SHARE * limit, _ENDING_SECONDS)
         deadline = time.monotonic() + limit
         while not select.select([self.replies], [], [], min(limit, _PARENT_CHECK_SECONDS))[0]:
             if os.getppid() != parent:
