@@ -1,4 +1,14 @@
-"""Score saved completions under a reward: `grpo-exp score reward=math input=FILE output=FILE [--against OTHER]`."""
+"""Score saved completions under a reward: `grpo-exp score reward=math input=FILE output=FILE [--against OTHER]`.
+
+Words are `reward=OPTION`, `reward.KEY=VALUE` as for training, and these:
+
+  input              JSON lines, parquet, or a run's folder (all its completions)
+  output             JSON lines: one line per row of the input, in the same order
+  column.completion  column with the completion, text or messages (default: completion)
+  column.target      column with the right answer (default: target)
+  --against          an earlier output, or a run's folder: shows what the reward changes
+Other columns are kept, and handed to the components that want them (prefilled, num_tokens, tests ...).
+"""
 
 from __future__ import annotations
 
@@ -19,15 +29,6 @@ from grpo_exp.settings import load
 from grpo_exp.settings.faults import did_you_mean
 from grpo_exp.settings.reward import RewardSettings
 
-_USAGE = """\
-Usage: grpo-exp score reward=OPTION input=FILE output=FILE.jsonl [reward.KEY=VALUE ...] [--against OTHER]
-
-  input              JSON lines, parquet, or a run's folder (all its completions)
-  output             JSON lines: one line per row of the input, in the same order
-  column.completion  column with the completion, text or messages (default: completion)
-  column.target      column with the right answer (default: target)
-  --against          an earlier output, or a run's folder: shows what the reward changes
-Other columns are kept, and handed to the components that want them (prefilled, num_tokens, tests ...)."""
 _KEYS = ("input", "output", "column.completion", "column.target")
 _NUM_EXAMPLES = 5
 
@@ -47,8 +48,8 @@ def main(words: Sequence[str]) -> int:
     Raises:
         ConfigError: A word, a setting, a column or a file is wrong.
     """
-    if not words or words[0] in {"-h", "--help"}:
-        print(_USAGE)
+    if not words:
+        print(__doc__)
         return ExitCode.COMPLETED
     typed = _sort_out(words)
     source, target = (Path(typed.given[key]).expanduser() for key in ("input", "output"))
