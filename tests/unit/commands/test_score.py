@@ -96,7 +96,7 @@ IN, OUT, TARGET = "input=rows.jsonl", "output=out.jsonl", "column.target=answer"
     ("words", "message"),
     [
         ([IN], "output: is missing; add output=FILE"),
-        ([], "Usage"),
+        ([], "Score saved completions"),
         (["inptu=rows.jsonl", OUT], "inptu=rows.jsonl: is nothing that score knows; did you mean input?"),
         (["trainer.max_steps=3", IN, OUT], "trainer.max_steps=3: is nothing that score knows"),
         (["input=", OUT], "input=: has no value; write input=VALUE"),
@@ -125,7 +125,7 @@ def test_wrong_word_is_answered_in_a_sentence(
     rows_file: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     before = rows_file.read_text()
-    assert score(*words) == (0 if message == "Usage" else 2)
+    assert score(*words) == (0 if message == "Score saved completions" else 2)
     captured = capsys.readouterr()
     assert message in captured.err + captured.out
     assert "Traceback" not in captured.err
