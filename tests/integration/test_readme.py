@@ -71,6 +71,7 @@ def test_every_group_and_option_of_the_table_exists() -> None:
     assert told == found
 
 
+@pytest.mark.long
 def test_several_runs(tmp_path: Path) -> None:
     """`--multirun seed=0,1` leaves two run folders; a wrong point in it does not stop the other."""
     done = run_train("--multirun", "seed=0,1", "trainer.max_steps=1", *QUICK, cwd=tmp_path)

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from integration.command import QUICK_MODEL, only_run, run_command, run_train, wait_for
 
 
@@ -76,6 +78,7 @@ def test_ctrl_c_in_a_multirun_starts_no_further_run(tmp_path: Path) -> None:
     assert only_run(tmp_path / "outputs") == run
 
 
+@pytest.mark.long
 def test_ctrl_c_under_accelerate_launch_stops_after_the_step(tmp_path: Path) -> None:
     """A terminal sends the signal to the launcher and to its workers."""
     process = subprocess.Popen(
@@ -92,6 +95,7 @@ def test_ctrl_c_under_accelerate_launch_stops_after_the_step(tmp_path: Path) -> 
     wait_for(lambda: not (run / "lock.json").exists(), seconds=10, what="the release of the run")
 
 
+@pytest.mark.long
 def test_a_worker_that_fails_is_reported_with_its_reason(tmp_path: Path) -> None:
     """Weights that are cut short are found by the worker; the front end hands its reason on, and the log."""
     (tmp_path / "model").mkdir()
@@ -127,6 +131,7 @@ def test_a_reward_that_raises_on_one_process_ends_all_of_them(tmp_path: Path) ->
     assert not children_of(only_run(tmp_path / "outputs"))
 
 
+@pytest.mark.long
 def test_a_lost_front_end_stops_the_workers_and_the_run_can_start_again(tmp_path: Path) -> None:
     process = start_train(*LONG_RUN, cwd=tmp_path)
     run = wait_for_steps(tmp_path, 1)
@@ -158,6 +163,7 @@ def test_killed_workers_leave_a_result_and_no_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in shown.output
 
 
+@pytest.mark.long
 def test_ctrl_c_while_priming_stops(tmp_path: Path) -> None:
     """Priming for 5000 steps would take minutes; one Ctrl-C ends it after the current step, with a result."""
     words = (*LONG_RUN, "model.priming.steps=5000")

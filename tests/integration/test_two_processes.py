@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
-from integration.command import QUICK_MODEL, only_run, read_lines, run_command, run_train
+import pytest
+
+from grpo_exp.rundir import RunDirectory, begin_attempt, write_json
+from grpo_exp.settings import load
+from integration.command import QUICK_MODEL, Finished, only_run, read_lines, run_command, run_train
 
 SMOKE = ("algorithm=dapo", "experiment=smoke", *QUICK_MODEL)
 
@@ -55,18 +58,19 @@ def test_groups_belong_to_one_prompt(tmp_path: Path) -> None:
 
 def test_a_worker_refuses_another_world_size(tmp_path: Path) -> None:
     """A run that was solved for two processes is started with one."""
-    finished = run_train(*SMOKE, "launch=ddp", "trainer.max_steps=1", "tracker=none", cwd=tmp_path)
-    assert finished.code == 0, finished.output
-    run = only_run(tmp_path / "outputs")
-    (run / "result.json").unlink()
-    alone = run_command(sys.executable, "-m", "grpo_exp.worker", str(run), cwd=tmp_path)
+    settings = load.to_settings(load.compose([*SMOKE, "launch=ddp", "tracker=none", f"output_dir={tmp_path}"]))
+    run = RunDirectory(tmp_path / "run")
+    begin_attempt(run)
+    write_json(run.config_json, settings.model_dump(mode="json"))
+    write_json(run.provenance, {})
+    alone = run_command(sys.executable, "-m", "grpo_exp.worker", str(run.path), cwd=tmp_path)
     assert alone.code != 0
-    result = json.loads((run / "result.json").read_text())
+    result = json.loads(run.result.read_text())
     assert result["status"] == "failed"
     assert "launch.num_processes=2: 1 worker process(es) came together" in result["reason"]
 
 
-def launched(*words: str, num_processes: int, cwd: Path) -> object:
+def launched(*words: str, num_processes: int, cwd: Path) -> Finished:
     return run_command(
         sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(num_processes),
         "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
@@ -82,10 +86,13 @@ def test_started_by_accelerate_launch(tmp_path: Path) -> None:
     run = only_run(tmp_path / "outputs")
     assert json.loads((run / "config.json").read_text())["launch"]["num_processes"] == 2
     assert finished.output.count("sampled accuracy") == 1
+
+
+@pytest.mark.long
+def test_what_accelerate_launch_cannot_start(tmp_path: Path) -> None:
     refused = launched(*SMOKE, "launch.num_processes=3", num_processes=2, cwd=tmp_path)
     assert refused.code != 0
     assert "accelerate launch started 2" in refused.output
     multirun = launched("--multirun", "seed=0,1", num_processes=2, cwd=tmp_path)
     assert multirun.code != 0
     assert "cannot run inside accelerate launch" in multirun.output
-    assert os.environ["HF_HUB_OFFLINE"] == "1"

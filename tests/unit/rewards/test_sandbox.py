@@ -7,7 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -556,3 +558,20 @@ def test_python_that_does_not_start_is_named() -> None:
 def test_another_python_can_be_chosen() -> None:
     code = f"import sys\nprint(sys.executable == {sys.executable!r})"
     assert run(code, sandbox=BubblewrapSandbox(sys.executable)).stdout == b"True\n"
+
+
+def test_python_that_lies_in_the_temporary_folder() -> None:
+    """Programs write into the throw-away folder all the same, and see nothing else of the real /tmp."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)  # programs run as another user
+        venv.create(folder, symlinks=True)
+        Path(folder, "secret").write_text("x")
+        other = Path(tempfile.mkdtemp(dir="/tmp"))
+        code = (
+            "import os, sys, tempfile\n"
+            f"print(sys.prefix == {folder!r}, os.path.exists({str(other)!r}))\n"
+            "with tempfile.TemporaryFile() as stream: print(stream.write(b'x'))"
+        )
+        found = run(code, sandbox=BubblewrapSandbox(f"{folder}/bin/python"))
+        other.rmdir()
+    assert found.stdout == b"True False\n1\n", found

@@ -93,7 +93,7 @@ class BubblewrapSandbox:
         texts |= {f"{_FILES}/.launcher.py": LAUNCHER.read_text(encoding="utf-8")}
         inherited = {path: given_to(stack, text.encode(errors="surrogatepass")) for path, text in texts.items()}
         syscalls = given_to(stack, build_filter())
-        arguments = [*_isolation(user), *_system(self._interpreter), *_folders(limits)]
+        arguments = [*_isolation(user), *_system(self._interpreter), *_folders(limits, self._interpreter)]
         for path, descriptor in inherited.items():
             arguments += [*_parents(path), "--perms", "0444", "--ro-bind-data", str(descriptor), path]
         arguments += ["--remount-ro", "/", "--chdir", "/", "--seccomp", str(syscalls)]
@@ -139,15 +139,18 @@ def _parents(path: str) -> list[str]:
     return [word for folder in reversed(Path(path).parents[:-1]) for word in ("--perms", "0755", "--dir", str(folder))]
 
 
-def _folders(limits: Limits) -> list[str]:
+def _folders(limits: Limits, interpreter: Interpreter) -> list[str]:
     size = str(limits.file_bytes)
+    # A Python that lies in /tmp is there already, read-only; TMPDIR names the folder to write to in any case.
+    in_tmp = any(Path(folder).is_relative_to("/tmp") for folder in interpreter.folders)
+    tmp = [] if in_tmp else ["--symlink", _FOLDER.removeprefix("/"), "/tmp"]
     return [
         "--proc", "/proc",
         "--dev", "/dev",
         "--perms", "1777", "--size", size, "--tmpfs", "/dev/shm",
         "--remount-ro", "/dev",
         "--perms", "0777", "--size", size, "--tmpfs", _FOLDER,
-        "--symlink", _FOLDER.removeprefix("/"), "/tmp",
+        *tmp,
     ]  # fmt: skip
 
 
