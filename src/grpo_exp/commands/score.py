@@ -1,6 +1,7 @@
 """Score saved completions under a reward: `grpo-exp score reward=math input=FILE output=FILE [--against OTHER]`.
 
-Words are `reward=OPTION`, `reward.KEY=VALUE` as for training, and these:
+Words are `reward=OPTION` (default: math), `reward.KEY=VALUE` as for training, and those below. Without an option,
+`reward.components={NAME: {kind: KIND, ...}}` is the whole reward; any component may be the primary one.
 
   input              JSON lines, parquet, or a run's folder (all its completions)
   output             JSON lines: one line per row of the input, in the same order
@@ -27,7 +28,7 @@ from grpo_exp.rewards.components import build_components
 from grpo_exp.rewards.score import outcome_counts, reason_counts
 from grpo_exp.settings import load
 from grpo_exp.settings.faults import did_you_mean
-from grpo_exp.settings.reward import RewardSettings
+from grpo_exp.settings.reward import ScoredReward
 
 _KEYS = ("input", "output", "column.completion", "column.target")
 _NUM_EXAMPLES = 5
@@ -53,14 +54,14 @@ def main(words: Sequence[str]) -> int:
         return ExitCode.COMPLETED
     typed = _sort_out(words)
     source, target = (Path(typed.given[key]).expanduser() for key in ("input", "output"))
-    settings = load.load_group("reward", RewardSettings, typed.reward)
+    settings = load.load_group("reward", ScoredReward, typed.reward)
     columns = {key.removeprefix("column."): name for key, name in typed.given.items() if key.startswith("column.")}
     names = ColumnNames(**columns)
     _check_output(source, target)
     rows = read_rows("input", source)
     check_writable(target)
     earlier = None if typed.against is None else read_rows("--against", Path(typed.against).expanduser())
-    scored = score_rows(rows, build_components(settings), names, primary=settings.primary)
+    scored = score_rows(rows, build_components(settings), names, primary=settings.primary, source=f"input={source}")
     comparison = None if earlier is None else compare_with(scored.lines, earlier, names)
     write_rows(target, scored.lines)
     console = build_console()
@@ -95,8 +96,16 @@ def _sort_out(words: Sequence[str]) -> _Words:
     if faults:
         raise ConfigError(faults)
     if not options:
-        typed.reward.insert(0, "reward=math")
+        typed.reward = _without_option(typed.reward)
     return typed
+
+
+def _without_option(words: Sequence[str]) -> list[str]:
+    """Return the words of a reward for which no option is chosen: on top of the default, or all of it."""
+    bare = [word.lstrip("+") for word in words]
+    if any(word.startswith("reward.components=") for word in bare):
+        return [f"++{word}" for word in bare]
+    return ["reward=math", *words]
 
 
 def _unknown_word(word: str, key: str) -> str:

@@ -36,7 +36,12 @@ class Scored:
 
 
 def score_rows(
-    rows: Sequence[Mapping[str, Any]], components: Sequence[RewardComponent], names: ColumnNames, *, primary: str
+    rows: Sequence[Mapping[str, Any]],
+    components: Sequence[RewardComponent],
+    names: ColumnNames,
+    *,
+    primary: str,
+    source: str = "input",
 ) -> Scored:
     """Score rows with all components. Schedules do not count: there is no step, so each weight is the one as set.
 
@@ -45,11 +50,12 @@ def score_rows(
         components: The reward's components.
         names: Where the rows hold completion and target.
         primary: The component without whose value there is no reward.
+        source: What the rows are called in messages.
 
     Raises:
-        ConfigError: A column that a component needs is missing.
+        ConfigError: A column that a component needs is missing, or a row cannot be read.
     """
-    completions, columns = to_columns(rows, names)
+    completions, columns = to_columns(rows, names, source=source)
     scores: dict[str, list[Score]] = {component.name: [] for component in components}
     seconds = dict.fromkeys(scores, 0.0)
     for start in range(0, len(rows), _ROWS_AT_A_TIME):
@@ -137,19 +143,20 @@ def compare_with(
         names: Where both hold the completion.
 
     Raises:
-        DataError: The two have no completion in common.
+        DataError: The two have no completion in common, or an earlier value is no number.
     """
     with_prompt = all("prompt" in row for row in (*lines, *earlier))
-    known: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
-    for row in earlier:
-        known[_key(row, names, with_prompt=with_prompt)].append(row)
+    known: dict[str, deque[tuple[int, Mapping[str, Any]]]] = defaultdict(deque)
+    for number, row in enumerate(earlier, start=1):
+        known[_key(row, names, with_prompt=with_prompt)].append((number, row))
     changes: dict[str, Change] = {}
     num_found = 0
     for place, line in enumerate(lines, start=1):
         partners = known.get(_key(line, names, with_prompt=with_prompt))
         if partners:
             num_found += 1
-            _add(changes, line, partners.popleft(), place)
+            number, partner = partners.popleft()
+            _add(changes, line, {name: _earlier_score(partner, name, number) for name in _names(line)}, place)
     if not num_found:
         raise DataError(
             "--against: none of its completions is among those of input; the same completions are compared; name a "
@@ -163,25 +170,54 @@ def _key(row: Mapping[str, Any], names: ColumnNames, *, with_prompt: bool) -> st
     return json.dumps([prompt, row.get(names.completion)], sort_keys=True, default=str)
 
 
-def _add(changes: dict[str, Change], line: Mapping[str, Any], partner: Mapping[str, Any], place: int) -> None:
-    for name, new in {**line["components"], TOTAL: {"value": line["reward"], "reason": None}}.items():
-        old = _earlier_score(partner, name)
+def _names(line: Mapping[str, Any]) -> list[str]:
+    return [*line["components"], TOTAL]
+
+
+def _add(changes: dict[str, Change], line: Mapping[str, Any], earlier: Mapping[str, _Value | None], place: int) -> None:
+    """Add the difference of one completion; components that the earlier scoring lacks are left out."""
+    for name, old in earlier.items():
         if old is None:
             continue
+        new = {"value": line["reward"], "reason": None} if name == TOTAL else line["components"][name]
         change = changes.setdefault(name, Change())
-        change.before.append(old["value"])
+        change.before.append(old.value)
         change.after.append(new["value"])
-        if old["value"] != new["value"]:
-            change.reasons[old.get("reason"), new["reason"]] += 1
+        if old.value != new["value"]:
+            change.reasons[old.reason, new["reason"]] += 1
             change.rows.append(place)
 
 
-def _earlier_score(row: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """Return value and reason of a component in an earlier row, or None where it has none."""
+@dataclass(frozen=True, slots=True)
+class _Value:
+    value: float | None
+    reason: str | None = None
+
+
+def _earlier_score(row: Mapping[str, Any], name: str, number: int) -> _Value | None:
+    """Return value and reason of a component in an earlier row, or None where it has none.
+
+    Raises:
+        DataError: The row holds something else than a number or null as its value.
+    """
     components = row.get("components")
-    if isinstance(components, Mapping) and isinstance(components.get(name), Mapping):
-        return components[name]
-    value = row.get(name)
-    if name in row and (value is None or (isinstance(value, int | float) and not isinstance(value, bool))):
-        return {"value": value}
-    return None
+    if not (isinstance(components, Mapping) and isinstance(components.get(name), Mapping)):
+        # A column of that name, as TRL writes one; one that holds no numbers is another thing of that name.
+        value = row.get(name)
+        return _Value(_finite(value)) if name in row and (value is None or _is_number(value)) else None
+    value, reason = components[name].get("value"), components[name].get("reason")
+    if value is not None and not _is_number(value):
+        raise DataError(
+            f"--against: row {number} holds components.{name}.value={value!r}; a value is a number or null; name a "
+            "file that `score` wrote, or correct the row"
+        )
+    return _Value(_finite(value), reason if isinstance(reason, str) else None)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _finite(value: float | None) -> float | None:
+    """Return the value; NaN stands for none in parquet."""
+    return None if value is None or value != value else value

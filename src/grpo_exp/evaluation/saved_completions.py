@@ -11,8 +11,8 @@ from typing import Any
 
 from grpo_exp.data.json_lines import read_objects
 from grpo_exp.errors import DataError
-from grpo_exp.rewards.columns import Columns
-from grpo_exp.rewards.completion import Completion
+from grpo_exp.rewards.columns import Columns, read_prefilled
+from grpo_exp.rewards.completion import Completion, read_completion
 
 _PARQUET_MAGIC = b"PAR1"
 #: What `score` itself adds to a row; in its input they are the result of an earlier time.
@@ -93,13 +93,21 @@ def _read_parquet(setting: str, path: Path) -> list[dict[str, Any]]:
         raise DataError(f"{setting}={path}: is no readable parquet file ({reason}); write it again") from error
 
 
-def to_columns(rows: Sequence[Mapping[str, Any]], names: ColumnNames) -> tuple[list[Completion], Columns]:
+def to_columns(
+    rows: Sequence[Mapping[str, Any]], names: ColumnNames, *, source: str = "input"
+) -> tuple[list[Completion], Columns]:
     """Return the completions and the columns that components see, by the names they expect.
 
     A row that lacks a column has None in it. `prompt` is handed over as `prompts`, as TRL does.
 
+    Args:
+        rows: At least one.
+        names: Where they hold completion and target.
+        source: What the rows are called in messages.
+
     Raises:
-        DataError: A row has no completion, or no row has a target of the name that was asked for.
+        DataError: A row has no completion that can be read, or `prefilled` is no boolean, or no row has a target of
+            the name that was asked for.
     """
     for number, row in enumerate(rows, start=1):
         if names.completion not in row:
@@ -108,6 +116,7 @@ def to_columns(rows: Sequence[Mapping[str, Any]], names: ColumnNames) -> tuple[l
                 f"{', '.join(sorted(row)) or 'none'}); every row holds a completion; name its column with "
                 "column.completion=NAME"
             )
+        _check_completion(row[names.completion], f"{source}: row {number}, column {names.completion!r}")
     keys = dict.fromkeys(key for row in rows for key in row)
     if names.target not in keys and names.target != DEFAULT_TARGET:
         raise DataError(
@@ -120,7 +129,23 @@ def to_columns(rows: Sequence[Mapping[str, Any]], names: ColumnNames) -> tuple[l
         columns["prompts"] = [row.get("prompt") for row in rows]
     if names.target in keys:
         columns["target"] = [row.get(names.target) for row in rows]
-    return [row[names.completion] for row in rows], columns
+    completions = [row[names.completion] for row in rows]
+    read_prefilled(completions, columns)  # refused here, where the number of the row is known
+    return completions, columns
+
+
+def _check_completion(completion: Any, place: str) -> None:
+    if isinstance(completion, str | list | tuple | None):
+        try:
+            read_completion(completion)
+        except DataError as error:
+            raise DataError(f"{place}: {error}") from error
+    else:
+        raise DataError(
+            f"{place} holds {str(completion)[:80]!r}, of type {type(completion).__name__}; a completion is text, a "
+            "list of messages with 'role' and 'content', or null; write one of these, or name another column with "
+            "column.completion=NAME"
+        )
 
 
 def check_writable(path: Path) -> None:

@@ -31,10 +31,19 @@ def read_targets(name: str, kind: str, columns: Columns) -> Sequence[Any]:
 
 
 def read_prefilled(completions: Sequence[Completion], columns: Columns) -> list[bool]:
-    """Return the column `prefilled`; where there is none, no prompt ends inside the reasoning."""
-    if "prefilled" not in columns:
-        return [False] * len(completions)
-    return [bool(value) for value in columns["prefilled"]]
+    """Return the column `prefilled`; where there is none, or null, no prompt ends inside the reasoning.
+
+    Raises:
+        DataError: A value is no boolean: the text `false` would count as true.
+    """
+    values = columns.get("prefilled", [None] * len(completions))
+    for row, value in enumerate(values, start=1):
+        if value is not None and not isinstance(value, bool):
+            raise DataError(
+                f"prefilled: row {row} holds {value!r}; the column tells whether the prompt already opened the "
+                "reasoning, as true, false or null; write one of these, without quotes"
+            )
+    return [value is True for value in values]
 
 
 def read_token_counts(name: str, kind: str, columns: Columns) -> list[int]:

@@ -2,6 +2,7 @@ r"""Compare two shapes. Only two questions need a computer algebra system; a `Ju
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +15,11 @@ from grpo_exp.rewards.shapes import Chain, Group, Matrix, Relation, Scalar, Shap
 
 MATCH = "match"
 MISMATCH = "mismatch"
+
+_BLANKS = re.compile(r"(?<!\\)(\\[a-zA-Z]+) (?=[a-zA-Z])|(?<=[\d.])(\s)\s*(?=[\d.])|\s")
+_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_SCRIPT_TEXT = re.compile(r"(?<=[\^_])\s*\\text\{([^{}]*)\}")
+_ONLY_WORDS = re.compile(r"(?:[^\W\d_]|[\s.,;:?'\"()&-])*")
 
 
 class Judge(Protocol):
@@ -75,7 +81,8 @@ def compare_scalars(gold: Scalar, answer: Scalar, judge: Judge, *, finished: boo
         return "wrong_unit"
     if gold.base is not None and answer.base is not None and gold.base != answer.base:
         return "wrong_unit"
-    if _squeezed(gold.text) == _squeezed(answer.text):
+    plain = gold.base is None and answer.base is None and gold.number is not None and answer.number is not None
+    if not plain and _squeezed(gold.text) == _squeezed(answer.text):
         return MATCH
     if gold.base is not None or answer.base is not None:
         return MATCH if _squeezed(gold.text).lstrip("0") == _squeezed(answer.text).lstrip("0") else MISMATCH
@@ -114,12 +121,17 @@ def _compare_values(gold: Scalar, answer: Scalar, judge: Judge, *, finished: boo
     if finished and unfinished_operators(answer.text) - unfinished_operators(gold.text):
         return "unevaluated"
     decimal = any(scalar.number is not None and scalar.number.is_decimal for scalar in (gold, answer))
-    return judge.equal(gold.text, answer.text, decimal=decimal)
+    return judge.equal(_expression(gold), _expression(answer), decimal=decimal)
+
+
+def _expression(scalar: Scalar) -> str:
+    """Return what a judge reads: a known number exactly, since `1e-05` would be a product with Euler's number."""
+    return scalar.text if scalar.number is None else scalar.number.latex
 
 
 def _compare_chain(gold: Shape, answer: Chain, judge: Judge) -> str:
     """Judge the last value, once every equality of the chain is true."""
-    for first, second in zip(answer.members, answer.members[1:], strict=False):
+    for first, second in itertools.pairwise(map(_evaluated, answer.members)):
         if isinstance(first, Scalar) and isinstance(second, Scalar):
             reason = compare_scalars(first, second, judge, finished=False)
         else:
@@ -128,6 +140,26 @@ def _compare_chain(gold: Shape, answer: Chain, judge: Judge) -> str:
             return MISMATCH if reason == "unparsable_target" else reason
     last = answer.members[-1]
     return compare(gold, replace(last, label=answer.label or last.label), judge)
+
+
+def _evaluated(shape: Shape) -> Shape:
+    r"""Return a member of a chain with what its sign and base mean: `35\%` is 0.35 and `12_8` is 10.
+
+    In an equality nothing of this is forgiven. A unit in words may stand at the end alone: `2+3=5\text{ cm}`.
+    """
+    if isinstance(shape, Group):
+        return replace(shape, members=tuple(map(_evaluated, shape.members)))
+    if not isinstance(shape, Scalar):
+        return shape
+    if shape.unit == "%":
+        return replace(_hundredth(shape), unit=None)
+    if shape.base is not None and shape.base.isdecimal() and 2 <= int(shape.base) <= 36:
+        try:
+            value = int(shape.text, int(shape.base))
+        except ValueError:  # a digit that the base does not have
+            return shape
+        return Scalar(str(value), number=LiteralNumber(Fraction(value)), label=shape.label)
+    return shape
 
 
 def _compare_relations(gold: Shape, answer: Shape, judge: Judge) -> str:
@@ -180,7 +212,7 @@ def _compare_groups(gold: Group, answer: Group, judge: Judge) -> str:
         if {gold.brackets, answer.brackets} != {"", "()"}:
             return MISMATCH
         return _compare_in_order(gold.members, answer.members, judge)
-    if kinds <= {"list", "set", "union"}:
+    if kinds <= {"list", "set", "union"} or kinds == {"intersection"}:
         return _compare_unordered(gold.members, answer.members, judge)
     return MISMATCH
 
@@ -218,15 +250,25 @@ def _alone(shape: Shape) -> Shape:
 
 
 def _squeezed(text: str) -> str:
-    """Remove blanks, but for those that end a command before a letter."""
-    return re.sub(r"(?<!\\)(\\[a-zA-Z]+) (?=[a-zA-Z])|\s", lambda found: f"{found[1]} " if found[1] else "", text)
+    """Remove blanks, but for those that end a command before a letter or keep two numbers apart."""
+    return _BLANKS.sub(lambda found: f"{found[1]} " if found[1] else found[2] or "", text)
 
 
 def _plain_words(shape: Shape) -> str | None:
-    """Return words for comparison: no case, no blanks, no parentheses round them."""
+    """Return a text for comparison.
+
+    Words have no case, no blanks and no parentheses round them. What holds anything else is compared sign by sign;
+    only blanks, braces round one sign and the way words are set do not count.
+    """
     if not isinstance(shape, Scalar | Words):
         return None
-    words = re.sub(r"\\text(?![a-zA-Z])|[{}\s]", "", shape.text).rstrip(".").casefold()
-    while len(words) > 2 and words.startswith("(") and words.endswith(")"):
-        words = words[1:-1]
-    return words
+    words = _TEXT.sub(r"\1", shape.text).rstrip(".")
+    if _ONLY_WORDS.fullmatch(words):
+        words = re.sub(r"\s", "", words).casefold()
+        while len(words) > 2 and words.startswith("(") and words.endswith(")"):
+            words = words[1:-1]
+        return words
+    words = _SCRIPT_TEXT.sub(r"{\1}", shape.text)
+    words = _TEXT.sub(lambda found: found[1].casefold() if len(found[1].strip()) > 1 else found[1], words)
+    words = _squeezed(re.sub(r"\\mid(?![a-zA-Z])", "|", words.rstrip(".")))
+    return re.sub(r"([\^_])\{([a-zA-Z0-9])\}", r"\1\2", words)

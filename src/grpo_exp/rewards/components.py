@@ -12,7 +12,7 @@ from grpo_exp.rewards.python_function import find_function_fault
 from grpo_exp.rewards.score import Score, reason_counts
 from grpo_exp.rewards.scorers import SCORERS, LastBatch, build_cosine_scorer
 from grpo_exp.rewards.worker_pool import PoolLimits, limit_shared_pool
-from grpo_exp.settings.reward import CosineLengthComponent, EngineSettings, PythonComponent, RewardSettings
+from grpo_exp.settings.reward import Component, CosineLengthComponent, EngineSettings, PythonComponent, RewardSettings
 from grpo_exp.settings.reward_schedule import ConstantSchedule, Schedule
 
 __all__ = ["Columns", "RewardComponent", "build_components", "function_faults", "reason_counts"]
@@ -77,9 +77,7 @@ def build_components(settings: RewardSettings) -> list[RewardComponent]:
     limit_shared_pool(to_pool_limits(settings.engine))
     cosines = {name: c for name, c in settings.components.items() if isinstance(c, CosineLengthComponent)}
     scorers: dict[str, BatchScorer] = {
-        name: SCORERS[type(component)](component)
-        for name, component in settings.components.items()
-        if name not in cosines
+        name: _build_scorer(name, component) for name, component in settings.components.items() if name not in cosines
     }
     # The component that judges is asked twice for one batch: for its own curve, and for the cosine.
     for judge in {cosine.judged_by for cosine in cosines.values()}:
@@ -90,6 +88,21 @@ def build_components(settings: RewardSettings) -> list[RewardComponent]:
         RewardComponent(name, component.weight, scorers[name], component.schedule)
         for name, component in settings.components.items()
     ]
+
+
+def _build_scorer(name: str, component: Component) -> BatchScorer:
+    """Build one scorer.
+
+    Raises:
+        ConfigError: A function of the user's cannot be imported, or is none; the message starts with its setting.
+    """
+    try:
+        return SCORERS[type(component)](component)
+    except ConfigError as error:
+        if isinstance(component, PythonComponent):
+            faults = [f"reward.components.{name}.function={fault}" for fault in error.faults]
+            raise ConfigError(faults) from error.__cause__
+        raise
 
 
 def to_pool_limits(settings: EngineSettings) -> PoolLimits:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from grpo_exp.rewards.extraction import match_braces
 
 _CHARACTERS = {
-    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "﹣": "-",
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-", "﹣": "-",
     "×": r"\cdot ", "·": r"\cdot ", "⋅": r"\cdot ", "∗": r"\cdot ", "÷": "/", "∕": "/", "⁄": "/",
     "≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "±": r"\pm ",
     "∓": r"\mp ", "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ",
@@ -80,6 +80,8 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(?:land|wedge)(?![a-zA-Z])", r"\\text{ and }"),
         (r"(?:\{\s*\})?\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-zA-Z]))|\\degree(?![a-zA-Z])", r"^\\circ "),
         (r"\\%", "%"),
+        (r"\^\s*\\prime(?![a-zA-Z])|\^\s*\{\s*\\prime\s*\}", "'"),
+        (r"\^\s*\{\s*\\prime\s*\\prime\s*\}", "''"),
         (r"\\infin(?![a-zA-Z])", r"\\infty "),
         (r"\+\s*\\infty(?![a-zA-Z])", r"\\infty"),
         (r"\s+", " "),
@@ -87,6 +89,10 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 _BRACED_LATER = re.compile(r"\\(frac|binom|sqrt)(?![a-zA-Z])\s*")
 _ARGUMENT = re.compile(r"\s*([0-9a-zA-Z]|\\(?!text|left|frac|sqrt|binom)[a-zA-Z]+)")
+_INFIX_COMMANDS = {r"\over": r"\frac", r"\choose": r"\binom"}
+_INFIX_PART = r"((?:[^{}]|\{[^{}]*\})*?)"
+_BRACED_INFIX = re.compile(rf"(?<!\\)\{{{_INFIX_PART}(\\over|\\choose)(?![a-zA-Z]){_INFIX_PART}(?<!\\)\}}")
+_BARE_INFIX = re.compile(r"([^{}=,;<>]*)(\\over|\\choose)(?![a-zA-Z])([^{}=,;<>]*)")
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 
 
@@ -104,11 +110,25 @@ def uniform_latex(text: str) -> str:
     text = text.replace("\\\\", "\\newline ")
     text = re.sub(r"(?<!\\)\$", "", text)
     text = _unwrap_groups(text)
+    text = _prefix_operators(text)
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     text = _brace_arguments(text).strip()
     text = re.sub(r"(?<!\\ldots)\s*[.;,]$", "", text) if not text.endswith("..") else text
     return text.strip()
+
+
+def _prefix_operators(text: str) -> str:
+    r"""Write `{3 \over 4}` as `\frac{3}{4}` and `{5 \choose 2}` as `\binom{5}{2}`, with or without the braces."""
+    if r"\over" not in text and r"\choose" not in text:
+        return text
+    while (found := _BRACED_INFIX.search(text)) is not None:
+        prefixed = f"{_INFIX_COMMANDS[found[2]]}{{{found[1]}}}{{{found[3]}}}"
+        if found[0] == text:
+            return prefixed
+        text = f"{text[: found.start()]}{{{prefixed}}}{text[found.end() :]}"
+    found = _BARE_INFIX.fullmatch(text)
+    return text if found is None else f"{_INFIX_COMMANDS[found[2]]}{{{found[1]}}}{{{found[3]}}}"
 
 
 def nesting_depth(text: str) -> int:
@@ -129,6 +149,7 @@ def _plain_characters(text: str) -> str:
         return text
     text = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+", lambda found: "^{" + found[0].translate(_SUPERSCRIPTS) + "}", text)
     text = re.sub("[₀₁₂₃₄₅₆₇₈₉]+", lambda found: "_{" + found[0].translate(_SUBSCRIPTS) + "}", text)
+    text = re.sub(r"√\s*(?:(\d[\d.]*)|\(([^()]*)\))", lambda found: rf"\sqrt{{{found[1] or found[2]}}}", text)
     return "".join(character if character.isascii() else _plain_character(character) for character in text)
 
 

@@ -49,6 +49,13 @@ class LiteralNumber:
                 denominator //= prime
         return denominator == 1
 
+    @property
+    def latex(self) -> str:
+        """Return the exact value as an expression that reads the same everywhere, unlike `1e-05`."""
+        top, bottom = self.value.numerator, self.value.denominator
+        digits = str(Decimal(abs(top))) if bottom == 1 else rf"\frac{{{Decimal(abs(top))}}}{{{Decimal(bottom)}}}"
+        return f"-{digits}" if top < 0 else digits
+
 
 def read_number(text: str) -> LiteralNumber | None:
     """Return the number that a whole text spells, or None."""

@@ -49,7 +49,7 @@ class PythonScorer:
         Raises:
             RunError: The function returned something else than one number or None per completion, or is still busy
                 with an earlier batch.
-            Exception: Whatever the function raised.
+            Exception: Whatever the function raised; SystemExit and its like as RunError.
         """
         if self._late is not None and self._late.is_alive():
             raise RunError(
@@ -63,6 +63,12 @@ class PythonScorer:
         if call.is_alive():
             self._late = call
             return [Score(0.0, "timeout")] * len(completions)
+        if call.error is not None and not isinstance(call.error, Exception):
+            # SystemExit and its like would end the command as if it had done its work.
+            raise RunError(
+                f"reward.components.{name}: {self._path} raised {call.error!r}; a reward function returns numbers and "
+                "ends nothing; take out what raises it, such as sys.exit()"
+            ) from call.error
         if call.error is not None:
             call.error.add_note(f"raised by {self._path}, the function of reward.components.{name}")
             raise call.error
@@ -111,9 +117,16 @@ def _to_scores(name: str, path: str, result: Any, count: int) -> list[Score]:
     for place, value in enumerate(values):
         number = _to_number(value)
         if value is not None and number is None:
-            raise RunError(f"{start} {value!r} for completion {place}; {rule}; correct the function")
+            raise RunError(f"{start} {_show(value)} for completion {place}; {rule}; correct the function")
         scores.append(Score(number, "no_value" if number is None else "value"))
     return scores
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"an integer of {value.bit_length()} bits, beyond every float,"
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _to_number(value: Any) -> float | None:
@@ -126,7 +139,11 @@ def _to_number(value: Any) -> float | None:
         if not isinstance(item, Real):
             return None
         value = item
-    return float(value) if math.isfinite(value) else None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer or a fraction beyond every float
+        return None
+    return number if math.isfinite(number) else None
 
 
 # --------------------------------------------------------------------------------------- finding the function
@@ -142,7 +159,7 @@ def load_function(path: str) -> Callable[..., Any]:
     _make_current_folder_importable()
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # whatever the user's module raises while it is imported
+    except (Exception, SystemExit) as error:  # whatever the user's module raises while it is imported
         raise ConfigError(
             f"{path}: the module {module_name!r} cannot be imported ({type(error).__name__}: {error}); it must be "
             "importable from where the command is started; correct the name, or start from its folder"

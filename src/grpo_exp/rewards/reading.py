@@ -11,7 +11,14 @@ from grpo_exp.rewards.expressions import has_variable, is_label, is_symbol
 from grpo_exp.rewards.latex_text import nesting_depth, uniform_latex
 from grpo_exp.rewards.literal_number import LiteralNumber, read_number
 from grpo_exp.rewards.shapes import Chain, Group, Matrix, Relation, Scalar, Shape, Words
-from grpo_exp.rewards.splitting import CONJUNCTIONS, outer_brackets, split_top, uniform_conjunctions
+from grpo_exp.rewards.splitting import (
+    CONJUNCTIONS,
+    has_loose_digits,
+    outer_brackets,
+    split_top,
+    tokens,
+    uniform_conjunctions,
+)
 from grpo_exp.rewards.units import split_unit
 
 MAX_CHARACTERS = 2_000
@@ -32,6 +39,9 @@ _BASE_NAMES = {
 _MATRIX = re.compile(r"\\begin\s*\{([pbBvV]?matrix|array)\}(.*)\\end\s*\{\1\}", re.DOTALL)
 _TEXT_WITH_NUMBER = re.compile(r"\s*([+-]?\$?[\d.,]*\d)\s*([A-Za-z][A-Za-z ./]*)?\s*")
 _GROUPS_OR_BRACKETS = re.compile(r"(?<![\d.,])([1-9]\d{0,2}(?:,\d{3})+)(?!\d|,\S)|\\[{}]|[()\[\]]")
+_STRAY_PRIME = re.compile(r"(?<![a-zA-Z'])(?<!_\d)(?<!_\{\d\})'")
+_INFINITY = Scalar(r"\infty")
+_MINUS_INFINITY = Scalar(r"-\infty")
 _MIXED_SPACING = re.compile(r",\s.*,\S|,\S.*,\s", re.DOTALL)
 
 
@@ -80,7 +90,25 @@ def _read_list(text: str) -> Shape | None:
     ranges = all(isinstance(member, Group) and member.kind in {"bracket", "union"} for member in members)
     if ranges and set(operators) == {r"\text{or}"}:
         return Group("union", members, label=_common_label(members))
+    if ranges and r"\text{and}" in operators and r"\text{or}" not in operators and _common_label(members) is not None:
+        return _intersection(members)
     return Group("list", members)
+
+
+def _intersection(members: tuple[Shape, ...]) -> Shape:
+    """Return the interval that a lower and an upper bound make together; what else holds at once stays as it is."""
+    label = _common_label(members)
+    bounds = [member for member in members if isinstance(member, Group) and member.kind == "bracket"]
+    lower = [bound for bound in bounds if bound.members[1] == _INFINITY and bound.members[0] != _MINUS_INFINITY]
+    upper = [bound for bound in bounds if bound.members[0] == _MINUS_INFINITY and bound.members[1] != _INFINITY]
+    if not len(members) == len(bounds) == 2 or len(lower) != 1 or len(upper) != 1:
+        return Group("intersection", members, label=label)
+    low, high = lower[0].members[0], upper[0].members[1]
+    brackets = lower[0].brackets[0] + upper[0].brackets[1]
+    ends = [end.number.value for end in (low, high) if isinstance(end, Scalar) and end.number is not None]
+    if len(ends) == 2 and (ends[0] > ends[1] or (ends[0] == ends[1] and brackets != "[]")):
+        return Scalar(r"\emptyset", label=label)
+    return Group("bracket", (low, high), brackets=brackets, label=label)
 
 
 def _join_groups(text: str) -> str:
@@ -121,7 +149,9 @@ def _read_relation(text: str) -> Shape | None:
     span = _read_range(parts, operators)
     if span is not None:
         return span
-    return Relation(operators[0], parts[0], parts[1]) if len(operators) == 1 else Words(text)
+    if len(operators) > 1 or _has_stray_signs(text):
+        return Words(text)
+    return Relation(operators[0], parts[0], parts[1])
 
 
 def _read_equalities(parts: list[str], text: str) -> Shape:
@@ -133,6 +163,8 @@ def _read_equalities(parts: list[str], text: str) -> Shape:
     if label is None and len(parts) == 2 and (has_variable(parts[0]) or has_variable(parts[1])):
         if is_symbol(parts[1]) and not has_variable(parts[0]):  # 5 = x
             return _labelled(_read(parts[0]), parts[1])
+        if _has_stray_signs(text):
+            return Words(text)
         return Relation("=", parts[0], parts[1])
     return Chain(tuple(_read(part) for part in parts), label=label)
 
@@ -170,15 +202,15 @@ def _read_matrix(text: str) -> Shape | None:
 
 
 def _read_plus_minus(text: str) -> Shape | None:
-    r"""Read `1 \pm \sqrt{19}` as its two values."""
-    parts, operators = split_top(text, {r"\pm", r"\mp"})
-    if not operators or len(operators) > 4 or not all(parts[1:]):
+    r"""Read `1 \pm \sqrt{19}` and `\frac{1 \pm \sqrt{5}}{2}` as their two values; all signs turn together."""
+    signs = [token for token in tokens(text) if token in {r"\pm", r"\mp"}]
+    if not 1 <= len(signs) <= 4 or re.search(r"\\[pm][mp]\s*$", text):
         return None
     values: list[Shape] = []
-    for upper in (True, False):
-        signs = ["+" if (operator == r"\pm") == upper else "-" for operator in operators]
-        pieces = [f"{sign}{part}" for sign, part in zip(signs, parts[1:], strict=True)]
-        values.append(_read((parts[0] + "".join(pieces)).removeprefix("+")))
+    for plus, minus in (("+", "-"), ("-", "+")):
+        value = re.sub(r"\\pm(?![a-zA-Z])\s*", plus, text)
+        value = re.sub(r"\\mp(?![a-zA-Z])\s*", minus, value)
+        values.append(_read(re.sub(r"(^|[{(\[,])\s*\+", r"\1", value)))
     return Group("list", tuple(values))
 
 
@@ -214,7 +246,10 @@ def _read_value(text: str) -> Shape:
     found = _BASE.fullmatch(expression)
     if found is not None:
         base = found[2] or found[3]
-        return Scalar(found[1].upper().lstrip("0") or "0", base=_BASE_NAMES.get(base.lower(), base))
+        base = _BASE_NAMES.get(base.lower(), base)
+        if not (re.fullmatch(r"[a-zA-Z]", base) or (base.isdecimal() and 2 <= int(base[:3]) <= 36)):
+            return Words(text)  # '5_{million}'
+        return Scalar(found[1].upper().lstrip("0") or "0", base=base)
     parts, colons = split_top(expression, {":"})
     if colons:
         members = tuple(_read(part) if part else Words("") for part in parts)
@@ -227,7 +262,18 @@ def _read_value(text: str) -> Shape:
         return Words(text)
     if r"\text" in expression or re.search(r"\\(?:ldots|newline|approx|begin)(?![a-zA-Z])", expression):
         return Words(text)
-    return Scalar(expression, number=read_number(expression), unit=unit)
+    number = read_number(expression)
+    if number is None and _has_stray_signs(expression):
+        return Words(text)
+    return Scalar(expression, number=number, unit=unit)
+
+
+def _has_stray_signs(text: str) -> bool:
+    """Tell whether a text holds digits set apart by a blank, or a prime that is not part of a name.
+
+    The parser would read the digits as one number and leave the prime (feet, minutes of arc) out.
+    """
+    return has_loose_digits(text) or _STRAY_PRIME.search(text) is not None
 
 
 def _labelled(shape: Shape, label: str | None) -> Shape:

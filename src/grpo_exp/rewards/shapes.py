@@ -40,7 +40,8 @@ class Group:
 
     Args:
         kind: `list` (bare, unordered), `set` (unordered), `bracket` (tuple or interval: ordered, and the
-            brackets count), `union` (of intervals and sets, unordered), `ratio` (`3:45`, ordered).
+            brackets count), `union` (of intervals and sets, unordered), `intersection` (of ranges that hold at
+            once, unordered), `ratio` (`3:45`, ordered).
         members: The members in the order in which they stand.
         brackets: Opening and closing one of a `bracket`, else empty.
         label: The variable that it is about (`x` in `x \\in [2,3]`), or None.

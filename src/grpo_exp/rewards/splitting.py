@@ -9,12 +9,29 @@ _TOKEN = re.compile(r"\\text\{[^{}]*\}|\\[a-zA-Z]+|\\.|\d[\d.]*|.", re.DOTALL)
 _OPENERS = frozenset({"{", "(", "[", r"\{", r"\lfloor", r"\lceil", r"\begin"})
 _CLOSERS = frozenset({"}", ")", "]", r"\}", r"\rfloor", r"\rceil", r"\end"})
 CONJUNCTIONS = frozenset({r"\text{and}", r"\text{or}"})
-_CONJUNCTION = re.compile(r"\\text\{\s*,?\s*(and|or)\s*,?\s*\}|(?<![a-zA-Z\\{])(and|or)(?![a-zA-Z}])")
+_CONJUNCTION = re.compile(
+    r"\\text\{\s*,?\s*(?P<text>(?i:and|or))\s*,?\s*\}|\\text\{[^{}]*\}|(?<![a-zA-Z\\{])(?P<bare>and|or)(?![a-zA-Z}])"
+)
+
+_LOOSE_DIGITS = re.compile(r"(?<![_^])[\d.](?: +[\d.]|\s*\{\s*[\d.]+\s*\})")
+
+
+def has_loose_digits(text: str) -> bool:
+    r"""Tell whether a blank or braces part digits (`1 2`, `1{2}`): neither one number nor a product.
+
+    In `2^3 5` and `\log_2 8` the first digit alone belongs to the operator.
+    """
+    return _LOOSE_DIGITS.search(text) is not None
 
 
 def uniform_conjunctions(text: str) -> str:
     r"""Write every `and` and `or` between values as `\text{and}` and `\text{or}`."""
-    return _CONJUNCTION.sub(lambda found: rf" \text{{{found[1] or found[2]}}} ", text)
+
+    def rewrite(found: re.Match[str]) -> str:
+        word = found["text"] or found["bare"]
+        return rf" \text{{{word.lower()}}} " if word else found[0]
+
+    return _CONJUNCTION.sub(rewrite, text)
 
 
 def tokens(text: str) -> list[str]:

@@ -6,23 +6,23 @@ LaTeX is read by the parser of math-verify. Its own comparison is not used: it r
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 import sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy
-from sympy.core.evalf import PrecisionExhausted
 
 from grpo_exp.rewards.literal_number import DECIMAL_TOLERANCE
 from grpo_exp.rewards.shapes import Relation
+from grpo_exp.rewards.vanishing import is_zero, vanishes
 
 _CONVERSION = ConversionConfig(lowercase_symbols=False, interpret_simple_eq_as_assignment=False)
 _FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 
-#: Digits that are tried before a difference counts as zero. Rational values never come here: they are exact.
-_MAX_DIGITS = 1000
-
-#: Where an expression is tried out; positive values first, since `\sqrt{x}\sqrt{y}` is `\sqrt{xy}` there.
-_POINTS = ((7, 11), (13, 5), (3, 17), (29, 23))
+#: A name with primes (`x'`, `x_1'`); the parser drops them.
+_PRIMED = re.compile(r"([a-zA-Z])(?:_\{?([a-zA-Z0-9])\}?)?('+)")
+#: The variable `T` as an exponent; the parser takes it for a transposition and drops that of a number.
+_POWER_T = re.compile(r"\^\s*(?:T(?![a-zA-Z])|\{\s*T\s*\})")
 
 
 class SymbolicJudge:
@@ -65,6 +65,8 @@ def _verdict(same: bool) -> str:
 @lru_cache(maxsize=512)
 def parse(latex: str) -> sympy.Basic | None:
     """Return the expression with exact numbers, or None when it cannot be read."""
+    latex = _POWER_T.sub("^{(T)}", latex)
+    latex = _PRIMED.sub(lambda found: f"{found[1]}_{{{found[2] or ''}{'prime' * len(found[3])}}}", latex)
     try:
         parsed = latex2sympy(latex, is_real=True, normalization_config=None, conversion_config=_CONVERSION)
     except Exception:  # the parser raises plain Exception, and whatever SymPy raises, on text that is not LaTeX
@@ -76,60 +78,11 @@ def parse(latex: str) -> sympy.Basic | None:
     return parsed.xreplace(exact | imaginary) if exact or imaginary else parsed
 
 
-def vanishes(difference: sympy.Expr) -> bool:
-    """Tell whether an expression is zero for all values of its variables; nothing is rounded."""
-    difference = difference.doit()
-    if not difference.free_symbols:
-        return _is_zero(difference)
-    symbols = sorted(difference.free_symbols, key=str)
-    for numerator, denominator in _POINTS:
-        values = {
-            symbol: sympy.Rational(numerator + 2 * place * place + place, denominator)
-            for place, symbol in enumerate(symbols)
-        }
-        value = _expression(difference.xreplace(values).doit())
-        if value.atoms(sympy.core.function.AppliedUndef) or not value.is_number:
-            return sympy.simplify(difference) == 0
-        if value.is_finite is False or not _is_zero(value):
-            return False
-    return not _differs_below_zero(difference, symbols)
-
-
-def _differs_below_zero(difference: sympy.Expr, symbols: list[sympy.Basic]) -> bool:
-    """Tell whether two real expressions part where a variable is negative, as `x` and `|x|` do.
-
-    Nothing is told where a root or logarithm of a negative number would be needed.
-    """
-    values = {symbol: sympy.Rational(-7 - 2 * place, 3) for place, symbol in enumerate(symbols)}
-    for part in difference.atoms(sympy.Pow, sympy.log):
-        inside = part.args[0].xreplace(values).doit()
-        if not inside.is_nonnegative and not (isinstance(part, sympy.Pow) and part.exp.is_integer):
-            return False
-    value = _expression(difference.xreplace(values).doit())
-    return value.is_real is True and value.is_finite is True and not _is_zero(value)
-
-
-def _expression(value: sympy.Basic) -> sympy.Expr:
-    """Return the value; a substitution keeps an expression one, which SymPy's types do not say."""
-    assert isinstance(value, sympy.Expr)
-    return value
-
-
-def _is_zero(value: sympy.Expr) -> bool:
-    """Tell whether a constant is zero."""
-    if value.is_Rational or value.is_zero is True:
-        return bool(value == 0) or value.is_zero is True
-    try:
-        return bool(value.evalf(15, maxn=_MAX_DIGITS, strict=True) == 0)
-    except PrecisionExhausted:
-        return True
-
-
 def _agree_as_decimal(first: sympy.Expr, second: sympy.Expr) -> bool:
     """Compare a decimal with a value: exactly, unless that has no finite decimal expansion."""
     first, second = first.doit(), second.doit()
     difference = first - second
-    if _is_zero(difference):
+    if is_zero(difference):
         return True
     if _terminates(first) and _terminates(second):
         return False

@@ -124,6 +124,10 @@ class _Fork:
             limit = max(0.0, deadline - time.monotonic())
         return os.read(self.replies, 4096) or None
 
+    def has_died(self) -> bool:
+        """Tell whether it ended by itself, or was ended."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def end(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -172,6 +176,9 @@ def _supervise(replies: int, memory_bytes: int) -> None:
 
 def _ask(fork: _Fork, line: bytes, memory_bytes: int, *, parent: int) -> tuple[bytes, _Fork]:
     """Return the reply and the fork that takes the next request."""
+    if fork.has_died():  # while it was idle, which says nothing about this request
+        fork.end()
+        fork = _Fork.start(memory_bytes)
     try:
         reply = fork.ask(line, float(json.loads(line)["limit"]), parent=parent)
         reason = "crash"

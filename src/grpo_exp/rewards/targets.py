@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,11 @@ Target = str | int | float | Sequence[str | int | float] | None
 """One target: text, a number, or a list of accepted spellings."""
 
 _GSM8K_TAIL = re.compile(r"####\s*(.+?)\s*$")
-_FAULTS = {"timeout": "target_timeout", "crash": "target_crash"}
+#: These say as much about the machine at that moment as about the target.
+_NO_VERDICTS = {"timeout": "target_timeout", "crash": "target_crash"}
+#: How often a target is tried that has got no verdict; each try may cost a time limit.
+_MAX_TRIES = 3
+_faults: dict[str, list[str]] = defaultdict(list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +77,27 @@ def prepare_targets(target: Target) -> list[PreparedTarget] | Score:
     return usable or next(fault for fault in prepared if isinstance(fault, Score))
 
 
-@lru_cache(maxsize=65_536)
+class _NoVerdictError(Exception):
+    """The checker ran into its time limit or died; the argument is the slug."""
+
+
 def prepare_text(text: str) -> PreparedTarget | Score:
-    """Prepare one spelling; a checker process reads what is not a plain number or a word."""
+    """Prepare one spelling; a checker process reads what is not a plain number or a word.
+
+    Verdicts are remembered. A time-out or a crash is none, so such a target is asked again, `_MAX_TRIES` times in all.
+    """
+    faults = _faults.get(text, [])
+    if len(faults) >= _MAX_TRIES:
+        return Score(None, faults[-1])
+    try:
+        return _prepare(text)
+    except _NoVerdictError as error:
+        _faults[text].append(str(error))
+        return Score(None, str(error))
+
+
+@lru_cache(maxsize=65_536)
+def _prepare(text: str) -> PreparedTarget | Score:
     answer = _answer_of(text)
     if not answer.strip():
         return Score(None, "no_target")
@@ -90,7 +113,9 @@ def prepare_text(text: str) -> PreparedTarget | Score:
     if expressions_of(shape):
         reason = shared_pool().ask(answer, None)
         if reason != "match":
-            return Score(None, _FAULTS.get(reason, "unparsable_target"))
+            if reason in _NO_VERDICTS:
+                raise _NoVerdictError(_NO_VERDICTS[reason])
+            return Score(None, "unparsable_target")
     return PreparedTarget(answer, shape)
 
 

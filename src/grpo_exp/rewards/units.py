@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from grpo_exp.rewards.remark_words import changes_value
+
 _SYNONYMS = {
     "degree": ("deg", "degs", "degrees"), "dollar": ("dollars", "usd", "USD"), "cent": ("cents",),
     "%": ("percent", "percentage", "pct"), "unit": ("units",),
@@ -15,13 +17,6 @@ _SYNONYMS = {
 }  # fmt: skip
 _CANONICAL = {word: unit for unit, words in _SYNONYMS.items() for word in words}
 
-#: Words that make a remark, a hedge or a condition of a text, so that it is no unit.
-_NO_UNIT = frozenset({
-    "a", "about", "all", "and", "any", "approximately", "are", "at", "but", "by", "each", "either", "else",
-    "except", "for", "from", "if", "is", "least", "less", "maybe", "more", "most", "neither", "no", "none",
-    "nor", "not", "or", "otherwise", "than", "that", "then", "to", "unless", "when", "where", "which", "with",
-    "thousand", "million", "billion", "hundred", "dozen", "half",
-})  # fmt: skip
 _POWERS = {"square": "2", "sq": "2", "squared": "2", "cubic": "3", "cu": "3", "cubed": "3"}
 _UNIT_WORDS = re.compile(r"[A-Za-z][A-Za-z./ -]{0,40}")
 _TRAILING_TEXT = re.compile(r"(.*[^\s\\+*/^_(\[{=-])\s*\\text\{([^{}]*)\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?", re.DOTALL)
@@ -70,12 +65,12 @@ def canonical_unit(words: str, *, power: str | None = None) -> str | None:
         words: What stands in `\text{}`.
         power: The exponent that follows it, if any.
     """
-    words = words.strip().rstrip(".")
+    words = re.sub(r"\bper ?cent\b", "percent", words.strip().rstrip("."), flags=re.IGNORECASE)
     if not _UNIT_WORDS.fullmatch(words):
         return None
     names: list[str] = []
     for word in words.replace("/", " / ").replace(" per ", " / ").split():
-        if word.lower() in _NO_UNIT:
+        if changes_value(word):
             return None
         if word.lower() in _POWERS:
             power = _POWERS[word.lower()]

@@ -8,126 +8,21 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import queue
-import select
-import signal
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from grpo_exp.errors import RunError
+from grpo_exp.rewards.checker_process import CheckerDiedError, CheckerProcess
 
 TIME_LIMIT_SECONDS = 5.0
 """Longest work on one answer; the clock starts when the work starts."""
 MEMORY_LIMIT_BYTES = 4 * 2**30
 """Address space of the process that works on an answer."""
-#: The process enforces the limit itself; only one that is itself gone wrong is waited for this much longer.
-_GRACE_SECONDS = 10.0
-_START_LIMIT_SECONDS = 120.0
-_END_LIMIT_SECONDS = 5.0
-_MODULE = "grpo_exp.rewards.symbolic_worker"
-
-
-class _Worker:
-    """One checker process; `memory_bytes` limits the address space of its fork."""
-
-    def __init__(self, memory_bytes: int) -> None:
-        environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-        environment |= {
-            "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
-            "PYTHONHASHSEED": "0",
-            "OMP_NUM_THREADS": "1",
-        }
-        # A session of its own: an interrupt from the terminal ends the run, which then ends this process.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _MODULE, str(memory_bytes)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._requests, self._replies, self._errors = (
-            self._process.stdin,
-            self._process.stdout,
-            self._process.stderr,
-        )
-        self._ready = False
-        self.usable = True
-
-    def wait_until_ready(self) -> None:
-        """Wait for the process to have loaded.
-
-        Raises:
-            RunError: It cannot start; the message holds what it wrote.
-        """
-        if self._ready:
-            return
-        if self._read_line(_START_LIMIT_SECONDS) is None:
-            self.kill(close_errors=False)
-            errors = self._errors.read().decode(errors="replace")[-2000:]
-            self._errors.close()
-            raise RunError(
-                f"the process that checks mathematics did not start within {_START_LIMIT_SECONDS:.0f} s; it "
-                f"needs the packages of this environment; it wrote:\n{errors}"
-            )
-        self._ready = True
-
-    def ask(self, request: Mapping[str, Any], *, limit: float) -> str:
-        """Return the reason slug of one request; `crash` when the process is gone."""
-        line = json.dumps({**request, "limit": limit}).encode() + b"\n"
-        try:
-            while line:
-                line = line[self._requests.write(line) or 0 :]
-            reply = self._read_line(limit + _GRACE_SECONDS)
-        except BrokenPipeError:
-            reply = None
-        if reply is None:
-            self.usable = False
-            return "crash"
-        return str(json.loads(reply)["reason"])
-
-    def kill(self, *, close_errors: bool = True) -> None:
-        """End the process and its fork at once."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._close(close_errors=close_errors)
-
-    def close(self) -> None:
-        """Ask the process to end, and make sure that it does."""
-        self._requests.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_LIMIT_SECONDS)
-        self.kill()
-
-    def _close(self, *, close_errors: bool) -> None:
-        self._process.wait()
-        self._requests.close()
-        self._replies.close()
-        if close_errors:
-            self._errors.close()
-
-    def _read_line(self, limit: float) -> bytes | None:
-        """Return the next line, or None when the process ended or the limit (seconds) is over."""
-        # Not select(): a training process may hold more than 1024 open files.
-        poll = select.poll()
-        poll.register(self._replies, select.POLLIN)
-        deadline = time.monotonic() + limit
-        line = b""
-        while not line.endswith(b"\n"):
-            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                return None
-            chunk = os.read(self._replies.fileno(), 4096)
-            if not chunk:
-                return None
-            line += chunk
-        return line
 
 
 class WorkerPool:
@@ -146,8 +41,8 @@ class WorkerPool:
         self.limit = limit
         self.memory_bytes = memory_bytes
         self.owner = os.getpid()
-        self._idle: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
-        self._all: set[_Worker] = set()
+        self._idle: queue.LifoQueue[CheckerProcess | None] = queue.LifoQueue()
+        self._all: set[CheckerProcess] = set()
         self._lock = threading.Lock()
         for _ in range(num_workers):
             self._idle.put(None)  # a place for a process that has not been started
@@ -171,30 +66,56 @@ class WorkerPool:
         return self._ask({"pattern": pattern, "text": text, "whole": whole, "targets": list(targets)})
 
     def _ask(self, request: Mapping[str, Any]) -> str:
+        """Ask the next process that is free.
+
+        One that is found dead says nothing about the answer: it may have been ended while it was idle. So a fresh one
+        is asked once more, and only where that dies too the answer is a `crash`.
+
+        Raises:
+            RunError: No process starts.
+        """
         worker = self._idle.get()
+        died_at: set[str] = set()
+        reason = ""
         try:
-            if worker is None:
-                worker = _Worker(self.memory_bytes)
-                with self._lock:
-                    self._all.add(worker)
-            worker.wait_until_ready()
-            reason = worker.ask(request, limit=self.limit)
+            while not reason:
+                worker = worker or self._start()
+                try:
+                    reason = worker.ask(request, limit=self.limit)
+                except CheckerDiedError as death:
+                    self._drop(worker)
+                    worker = None
+                    stage = "start" if death.starting else "work"
+                    if stage in died_at and death.starting:
+                        raise RunError(
+                            f"the process that checks mathematics died twice while it started: {death}\n"
+                            "it needs the packages of this environment and free memory; give it both, or use fewer "
+                            "processes with reward.engine.num_workers"
+                        ) from death
+                    reason = "crash" if stage in died_at else ""
+                    died_at.add(stage)
+            usable = worker is not None and worker.usable
         except BaseException:
             # An interrupt in mid-request leaves a reply on its way: such a process cannot be asked again.
             self._drop(worker)
             self._idle.put(None)
             raise
-        if not worker.usable:
+        if not usable:
             self._drop(worker)
-            worker = None
-        self._idle.put(worker)
+        self._idle.put(worker if usable else None)
         return reason
+
+    def _start(self) -> CheckerProcess:
+        worker = CheckerProcess(self.memory_bytes)
+        with self._lock:
+            self._all.add(worker)
+        return worker
 
     def close(self) -> None:
         """End all processes; the pool can be used again afterwards."""
         with self._lock:
             workers, self._all = self._all, set()
-        idle: list[_Worker | None] = []
+        idle: list[CheckerProcess | None] = []
         with contextlib.suppress(queue.Empty):
             while True:
                 idle.append(self._idle.get_nowait())
@@ -203,7 +124,7 @@ class WorkerPool:
         for _ in idle:
             self._idle.put(None)
 
-    def _drop(self, worker: _Worker | None) -> None:
+    def _drop(self, worker: CheckerProcess | None) -> None:
         if worker is not None:
             with self._lock:
                 self._all.discard(worker)

@@ -11,7 +11,16 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from grpo_exp.settings.fields import TAGS, example_of, find_field, groups_with, models_of, paths_ending_in, spell
+from grpo_exp.settings.fields import (
+    TAGS,
+    example_of,
+    find_field,
+    groups_with,
+    models_of,
+    paths_ending_in,
+    spell,
+    tags_at,
+)
 from grpo_exp.settings.run import RunSettings
 
 #: One or several fields at the start of a validator's sentence.
@@ -43,6 +52,7 @@ _WANTED = {
     "tuple_type": ("a list is wanted", "'[A,B]'"),
     "dict_type": ("a mapping is wanted", "'{KEY: VALUE}'"),
 }
+_INCOMPLETE = {"union_tag_not_found", "too_short"}
 _GROUP_WANTED = {"model_type", "model_attributes_type"}
 
 
@@ -108,6 +118,8 @@ def _describe(detail: ErrorDetails, data: Mapping[str, Any]) -> list[str]:
         return [_own_sentence(path, line, detail["input"]) for line in text.splitlines()]
     if kind == "extra_forbidden":
         return [unknown_key(path, siblings=_known_keys(parent, path))]
+    if kind in _INCOMPLETE:
+        return _describe_incomplete(detail, path, given, data)
     if kind == "missing":
         return [f"{path}: is missing and has no default; add {path}=VALUE"]
     if kind in {"literal_error", "union_tag_invalid", "enum"}:
@@ -122,6 +134,18 @@ def _describe(detail: ErrorDetails, data: Mapping[str, Any]) -> list[str]:
     if kind in _GROUP_WANTED:
         return [f"{given}: is a group of settings and no single value; {_group_fix(path, data)}"]
     return [f"{given}: {detail['msg'][0].lower()}{detail['msg'][1:]}; see `--cfg job` for the shape of {path}"]
+
+
+def _describe_incomplete(detail: ErrorDetails, path: str, given: str, data: Mapping[str, Any]) -> list[str]:
+    """Say what a group without its tag, or a list that is too short, wants."""
+    context, value = detail.get("ctx", {}), detail["input"]
+    if detail["type"] == "union_tag_not_found":
+        tag, options = str(context["discriminator"]).strip("'"), tags_at(path, data)
+        chosen = f"one of {', '.join(options)}" if options else "what it is"
+        return [f"{path}.{tag}: is missing and says what {path} is; add {tag}: {chosen}"]
+    if len(value) >= context["min_length"]:  # a member is wrong, which has a message of its own
+        return []
+    return [f"{given}: holds {len(value)} values; at least {context['min_length']} is wanted; add what is missing"]
 
 
 def _group_fix(path: str, data: Mapping[str, Any]) -> str:

@@ -79,6 +79,16 @@ def find_field(path: str, data: Mapping[str, Any]) -> FieldInfo | None:
         path: As a user would type it.
         data: The values, to tell which member of a union a group is.
     """
+    return _find(path, data)[0]
+
+
+def tags_at(path: str, data: Mapping[str, Any]) -> list[str]:
+    """Return what the tag of the group at a dotted path may be, where the group is a union."""
+    tags = [_tag(model) for model in models_of(_find(path, data)[1])]
+    return [tag for tag in tags if tag is not None]
+
+
+def _find(path: str, data: Mapping[str, Any]) -> tuple[FieldInfo | None, Any]:
     annotation: Any = RunSettings
     node: Any = data
     field: FieldInfo | None = None
@@ -90,7 +100,7 @@ def find_field(path: str, data: Mapping[str, Any]) -> FieldInfo | None:
             field = next((model.model_fields[key] for model in models if key in model.model_fields), None)
             annotation = None if field is None else field.annotation
         node = node.get(key) if isinstance(node, Mapping) else None
-    return field
+    return field, annotation
 
 
 def _chosen(models: list[type[BaseModel]], node: Any) -> list[type[BaseModel]]:

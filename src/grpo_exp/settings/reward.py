@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -125,3 +126,20 @@ class RewardSettings(Settings):
             for name, cosine in cosines.items()
             if isinstance(self.components.get(cosine.judged_by), (*_NO_ACCURACY, type(None)))
         ]
+
+
+class ScoredReward(RewardSettings):
+    """A reward that saved completions are scored under. Nothing learns from it, so any component may be the primary."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_only_one(cls, data: Any) -> Any:
+        """Let the only component be the primary one, unless another is named."""
+        if isinstance(data, Mapping) and "primary" not in data:
+            components = data.get("components")
+            if isinstance(components, Mapping) and len(components) == 1:
+                return {**data, "primary": next(iter(components))}
+        return data
+
+    def _primary_faults(self) -> list[str]:
+        return [] if self.primary in self.components else super()._primary_faults()

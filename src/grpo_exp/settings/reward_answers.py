@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
@@ -66,10 +67,13 @@ class RegexComponent(_ExtractedAnswer):
     @classmethod
     def _compiles(cls, value: str) -> str:
         try:
-            re.compile(value)
-        except re.error as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", FutureWarning)  # `[[`, which a later Python reads in another way
+                re.compile(value)
+        except (re.error, OverflowError, RecursionError, FutureWarning) as error:
             raise ValueError(
-                f"{value!r} is no regular expression ({error}); correct it, or put a backslash before special signs"
+                f"is no regular expression that can be used ({error}); correct it, or put a backslash before special "
+                "signs"
             ) from error
         return value
 

@@ -89,6 +89,27 @@ def test_change_is_shown_against_a_run(rows_file: Path, capsys: pytest.CaptureFi
     assert "correctness: no_box -> match: 1" in text
 
 
+def test_one_component_is_a_whole_reward(rows_file: Path) -> None:
+    """L = 100, C = 20: nothing at 80, (80 - 99) / 20 = -0.95 at 99, -1 beyond 100."""
+    rows = [{"completion": "a", "num_tokens": count} for count in (80, 99, 101)]
+    rows_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reward = "reward.components={overlong: {kind: overlong, max_completion_tokens: 100, cache_tokens: 20}}"
+    for typed in ([reward], [f"+{reward}"], [reward, "reward.primary=overlong"]):
+        assert score(*typed, IN, OUT) == 0
+        assert [line["reward"] for line in read("out.jsonl")] == [0.0, -0.95, -1.0]
+        assert [list(line["components"]) for line in read("out.jsonl")] == [["overlong"]] * 3
+
+
+def test_function_that_exits_does_not_end_the_command_as_done(
+    rows_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("exiting_rewards_of_test.py").write_text("import sys\ndef f(**columns):\n    sys.exit(0)\n")
+    mine = "reward.components={mine: {kind: python, function: 'exiting_rewards_of_test:f'}}"
+    assert score(mine, IN, OUT) == 1
+    assert "reward.components.mine: exiting_rewards_of_test:f raised SystemExit(0)" in capsys.readouterr().err
+    assert not Path("out.jsonl").exists()
+
+
 IN, OUT, TARGET = "input=rows.jsonl", "output=out.jsonl", "column.target=answer"
 
 

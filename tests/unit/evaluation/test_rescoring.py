@@ -108,6 +108,20 @@ def test_columns_named_as_components_are_values_without_a_reason() -> None:
     assert (changes["format"].rows, changes["format"].raised) == ([1], 0)  # no value before: neither up nor down
 
 
+@pytest.mark.parametrize("value", ["high", True, [1.0], {"a": 1}])
+def test_earlier_value_that_is_no_number_is_refused_with_its_row(value: Any) -> None:
+    old = [ROWS[1], {**ROWS[0], "components": {"correctness": {"value": value}}}]
+    with pytest.raises(DataError, match=r"--against: row 2 holds components\.correctness\.value=.*; name a file that"):
+        compare_with(score(ROWS).lines, old, NAMES)
+
+
+@pytest.mark.parametrize("earlier", [{}, {"value": None, "reason": ["odd"]}, {"value": float("nan")}])
+def test_earlier_score_without_a_value_or_a_reason_counts_as_none(earlier: dict[str, Any]) -> None:
+    old = [{**ROWS[0], "components": {"correctness": earlier}}]
+    change = compare_with(score(ROWS[:1]).lines, old, NAMES).changes["correctness"]
+    assert (change.before, change.reasons) == ([None], {(None, "match"): 1})
+
+
 def test_nothing_in_common_is_refused() -> None:
     with pytest.raises(DataError, match="--against: none of its completions is among those of input"):
         compare_with(score(ROWS).lines, [{"completion": "else"}], NAMES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,51 @@ def test_columns_are_handed_over_by_the_names_that_components_know() -> None:
 def test_row_without_completion_is_named() -> None:
     with pytest.raises(DataError, match=r"row 2 has no such column .it has text.*column\.completion=NAME"):
         to_columns([{"completion": "a"}, {"text": "b"}], ColumnNames())
+
+
+@pytest.mark.parametrize(
+    ("completion", "message"),
+    [
+        (5, "holds '5', of type int; a completion is text, a list of messages"),
+        (0.5, "holds '0.5', of type float"),
+        (True, "holds 'True', of type bool"),
+        ({"role": "assistant", "content": "a"}, "of type dict"),
+        (["a"], "a message is a str"),
+        ([{"role": "assistant", "content": 5}], "the content of a message is a int"),
+    ],
+)
+def test_completion_that_is_none_is_named_with_file_row_and_column(completion: Any, message: str) -> None:
+    rows = [{"text": "a"}, {"text": None}, {"text": completion}]
+    with pytest.raises(DataError, match=rf"^input=x\.jsonl: row 3, column 'text'.*{message}"):
+        to_columns(rows, ColumnNames("text"), source="input=x.jsonl")
+
+
+@pytest.mark.parametrize("value", ["false", "true", 0, 1, [True]])
+def test_prefilled_is_a_boolean(value: Any) -> None:
+    """The text `false` is true for Python."""
+    rows = [{"completion": "a", "prefilled": True}, {"completion": "a"}, {"completion": "a", "prefilled": value}]
+    with pytest.raises(DataError, match=rf"prefilled: row 3 holds {re.escape(repr(value))}; .*; write one of these"):
+        to_columns(rows, ColumnNames())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rows.csv", b"completion,target\na,1\n", "is a CSV file by its name, and its first line is no JSON"),
+        ("rows.parquet", b"PAR\n", "is a parquet file by its name, and its first line is no JSON"),
+        ("rows.parquet", b"\xff\xfe", "is a parquet file by its name, not JSON lines; convert it"),
+        ("rows.jsonl", b"completion,target\n", "line 1 is not JSON"),
+    ],
+)
+def test_file_of_another_format_is_called_by_it(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_rows("input", tmp_path / name)
+
+
+def test_json_lines_may_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text('{"completion": "a"}\n')
+    assert read_rows("input", tmp_path / "rows.csv") == [{"completion": "a"}]
 
 
 def test_target_column_of_a_name_that_no_row_has_is_refused_but_none_is_fine() -> None:

@@ -129,7 +129,9 @@ POLICY = [
 ]
 
 
-@pytest.mark.parametrize("case", load_cases("math_answers.jsonl"), ids=lambda case: case["id"])
+@pytest.mark.parametrize(
+    "case", load_cases("math_answers.jsonl") + load_cases("math_holes.jsonl"), ids=lambda case: case["id"]
+)
 def test_collected_case(case: dict[str, Any]) -> None:
     shared_start = 60.0  # a first answer may have to wait for the checker to load; this is not the work's time
     started = time.monotonic()

@@ -59,6 +59,21 @@ def nothing(prompts, completions, **columns):
 def raising(prompts, completions, **columns):
     return [1 / 0]
 
+def ending(prompts, completions, **columns):
+    raise SystemExit(0)
+
+def interrupted(prompts, completions, **columns):
+    raise KeyboardInterrupt
+
+async def cancelled(prompts, completions, **columns):
+    raise asyncio.CancelledError
+
+def gigantic(prompts, completions, **columns):
+    return [1.0, 10 ** 400]
+
+def gigantic_to_write(prompts, completions, **columns):
+    return [10 ** 5000, 1.0]
+
 def waiting(prompts, completions, **columns):
     release.wait(30)
     return [1.0] * len(completions)
@@ -122,6 +137,11 @@ def test_none_is_a_target_that_cannot_be_judged(build: Build) -> None:
         ("text", "returned '1.0' for completion 0"),
         ("infinite", "returned inf for completion 1"),
         ("nothing", "returned a NoneType"),
+        (
+            "gigantic",
+            "returned an integer of 1329 bits, beyond every float, for completion 1",
+        ),  # 400 / log10(2) = 1328.8
+        ("gigantic_to_write", "returned an integer of 16610 bits, beyond every float, for completion 0"),  # 16609.6
     ],
 )
 def test_wrong_answer_is_refused_with_function_and_rule(build: Build, name: str, message: str) -> None:
@@ -134,6 +154,16 @@ def test_exception_comes_through_with_its_traceback_and_the_name(build: Build) -
         values(build("raising"))
     assert caught.value.__notes__ == ["raised by own_rewards_of_test:raising, the function of reward.components.mine"]
     assert "raising" in [entry.name for entry in caught.traceback]
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("ending", "SystemExit"), ("interrupted", "KeyboardInterrupt"), ("cancelled", "CancelledError")]
+)
+def test_function_that_would_end_the_command_is_an_error_of_it(build: Build, name: str, error: str) -> None:
+    message = rf"reward\.components\.mine: own_rewards_of_test:{name} raised {error}\(.*\); .*; take out what raises"
+    with pytest.raises(RunError, match=message) as caught:
+        values(build(name))
+    assert type(caught.value.__cause__).__name__ == error
 
 
 def test_slow_function_scores_zero_and_is_not_called_twice_at_once(build: Build) -> None:
@@ -172,16 +202,22 @@ def test_function_that_is_missing_is_told_without_running_its_module(build: Buil
 
 def test_module_that_cannot_be_imported_is_told(build: Build, tmp_path: Path) -> None:
     (tmp_path / "broken_rewards_of_test.py").write_text("import no_such_module_x\ndef f(): ...\n")
-    with pytest.raises(
-        ConfigError, match=r"cannot be imported .ModuleNotFoundError: No module named 'no_such_module_x'"
-    ):
+    start = r"^reward\.components\.mine\.function=broken_rewards_of_test:f: "
+    reason = r".* cannot be imported .ModuleNotFoundError: No module named 'no_such_module_x'"
+    with pytest.raises(ConfigError, match=start + reason):
         build_components(settings("broken_rewards_of_test:f"))
+    (tmp_path / "ending_rewards_of_test.py").write_text("def f(): ...\nraise SystemExit(0)\n")
+    with pytest.raises(ConfigError, match=r"cannot be imported .SystemExit: 0"):
+        build_components(settings("ending_rewards_of_test:f"))
     (tmp_path / "broken_rewards_of_test.py").write_text("def f(:\n")
     assert "is not Python" in function_faults(settings("broken_rewards_of_test:f"))[0]
 
 
 def test_name_that_is_no_function_is_told(build: Build) -> None:
-    with pytest.raises(ConfigError, match="has no function 'number'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^reward\.components\.mine\.function=own_rewards_of_test:number: .* has no function 'number'",
+    ):
         build("number")
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from grpo_exp.errors import ConfigError
 from grpo_exp.rewards.components import build_components
 from grpo_exp.settings import load
-from grpo_exp.settings.reward import RewardSettings
+from grpo_exp.settings.reward import RewardSettings, ScoredReward
 from grpo_exp.settings.run import RunSettings
 
 Faults = Callable[..., tuple[str, ...]]
@@ -63,12 +63,37 @@ def test_step_schedule_jumps_at_its_steps() -> None:
         ({"kind": "step", "at_steps": [2, 1], "factors": [1, 2]}, "do not ascend"),
         ({"kind": "step", "at_steps": [1, 1], "factors": [1, 2]}, "do not ascend"),
         ({"kind": "step", "at_steps": [], "factors": []}, "at least 1"),
+        ({"kind": "step", "at_steps": [-1], "factors": [1]}, "greater than or equal to 0"),
         ({"kind": "cosine"}, "'constant', 'linear', 'step'"),
     ],
 )
 def test_schedule_that_makes_no_sense_is_refused(schedule: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         weights(schedule, [0])
+
+
+def test_list_with_a_wrong_member_is_not_called_short_too(faults: Faults) -> None:
+    key = "reward.components.correctness.schedule"
+    assert faults({key: {"kind": "step", "at_steps": [-1], "factors": [1]}}) == (
+        f"{key}.at_steps.0=-1: must be at least 0; use 0 or more",
+    )
+    found = faults({key: {"kind": "step", "at_steps": [], "factors": []}})
+    assert found[0] == f"{key}.at_steps=[]: holds 0 values; at least 1 is wanted; add what is missing"
+
+
+@pytest.mark.parametrize(
+    ("path", "first"), [("reward.components.x", "math"), ("reward.components.correctness.schedule", "constant")]
+)
+def test_group_that_does_not_say_what_it_is_is_told_what_it_may_be(faults: Faults, path: str, first: str) -> None:
+    (fault,) = faults({path: {}})
+    assert fault.startswith(f"{path}.kind: is missing and says what {path} is; add kind: one of {first}, ")
+
+
+@pytest.mark.parametrize("pattern", [r"\d{1000000000000}", "[[]", "(", "(" * 5000])
+def test_pattern_that_cannot_be_used_is_refused_in_a_sentence(faults: Faults, pattern: str) -> None:
+    (fault,) = faults({"reward.components.shape": {"kind": "regex", "pattern": pattern}})
+    assert fault.startswith("reward.components.shape.pattern=")
+    assert "is no regular expression that can be used" in fault
 
 
 # ------------------------------------------------------------------------------------------ rules over components
@@ -78,6 +103,17 @@ def test_component_that_only_punishes_is_no_accuracy(faults: Faults) -> None:
     overlong = {"kind": "overlong", "max_completion_tokens": 20, "cache_tokens": 5}
     (fault,) = faults({"reward.components.overlong": overlong, "reward.primary": "overlong"})
     assert fault.startswith("reward.primary: 'overlong' is of kind overlong, whose mean is no accuracy")
+
+
+def test_score_may_judge_by_any_component() -> None:
+    components = {"overlong": {"kind": "overlong", "max_completion_tokens": 20, "cache_tokens": 5}}
+    assert ScoredReward.model_validate({"components": components}).primary == "overlong"
+    with pytest.raises(ValidationError, match="whose mean is no accuracy"):
+        RewardSettings.model_validate({"components": components, "primary": "overlong"})
+    two = {**components, "repetition": {"kind": "repetition"}}
+    assert ScoredReward.model_validate({"components": two, "primary": "repetition"}).primary == "repetition"
+    with pytest.raises(ValidationError, match="primary: 'correctness' is not a component"):
+        ScoredReward.model_validate({"components": two})
 
 
 def test_cosine_needs_a_component_that_judges(faults: Faults) -> None:

@@ -8,21 +8,11 @@ and the last one carry the secret of this run: text that a test prints, or an ea
 from __future__ import annotations
 
 import ast
-import builtins
-import collections
-import copy
-import functools
-import itertools
-import math
-import sys
-import typing
-from importlib import import_module
 from typing import Any
 
 from grpo_exp.rewards.code.lines import Lines
 from grpo_exp.rewards.code.remote import Stage, UnsupportedTestError
-
-_TAKEN_FOR_GRANTED = (typing, copy, functools, itertools, collections, math)
+from grpo_exp.rewards.code.tested_names import library_of, names_of_program, open_names
 
 
 class _ProgramIsGoneError(BaseException):
@@ -36,6 +26,7 @@ def main() -> None:
     secret = task["secret"]
     try:
         tree = ast.parse(task["tests"])
+        used = open_names(task["tests"])
         kinds = [_is_test(statement) for statement in tree.body]
         if not any(kinds):
             kinds = [_is_call(statement) for statement in tree.body]
@@ -43,8 +34,15 @@ def main() -> None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         lines.write({"unreadable": True, "secret": secret})
         return
-    lines.write({"tests": sum(kinds), "secret": secret})
-    namespace = _build_namespace(tree, set(lines.read()["names"]), lines)
+    lines.write({"tests": sum(kinds) if used else 0, "secret": secret})
+    library = library_of(tree)
+    tested = names_of_program(tree, used, set(lines.read()["names"]), set(library))
+    if not tested:  # what they call is not there, even where the library has one of that name
+        for _ in range(sum(kinds)):
+            lines.write({"test": "missing_function", "go_on": True, "secret": secret})
+        lines.write({"done": True, "secret": secret})
+        return
+    namespace = _build_namespace(tested, library, lines)
     try:
         for is_test, statement in zip(kinds, code, strict=True):
             reason = _run(statement, namespace)
@@ -73,13 +71,8 @@ def _run(statement: Any, namespace: dict[str, Any]) -> str:
     return ""
 
 
-def _build_namespace(tree: ast.Module, names: set[str], lines: Lines) -> dict[str, Any]:
-    """Return the globals of the tests, with stand-ins for the names of the program that they use.
-
-    Names of the language and its library stay ours, or a program could give `all` or `isclose` a meaning of its own;
-    but where the tests use no other name of the program, its function is called like one of these (`sum`, `gcd`), and
-    is meant.
-    """
+def _build_namespace(tested: set[str], library: dict[str, Any], lines: Lines) -> dict[str, Any]:
+    """Return the globals of the tests, with stand-ins for the names that mean the program's."""
 
     def ask(request: dict[str, Any]) -> dict[str, Any]:
         lines.write({"ask": request})
@@ -89,24 +82,13 @@ def _build_namespace(tree: ast.Module, names: set[str], lines: Lines) -> dict[st
         return reply
 
     stage = Stage(ask)
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    ours = _library(used)
-    wanted = (used & names) - ours.keys() - vars(builtins).keys() or used & names
-    namespace: dict[str, Any] = {"__name__": "__main__", **ours}
-    for name in sorted(wanted):
+    namespace: dict[str, Any] = {"__name__": "__main__", **library}
+    for name in sorted(tested):
         try:
             namespace[name] = stage.value(do="global", name=name)
         except Exception:  # the program does not stand by its own list; the tests that use the name fail
             continue
     return namespace
-
-
-def _library(used: set[str]) -> dict[str, Any]:
-    """Return those of some names that are modules of the standard library, or functions that tests take for granted."""
-    found = {name: import_module(name) for name in sorted(used & sys.stdlib_module_names - {"this", "antigravity"})}
-    for module in _TAKEN_FOR_GRANTED:
-        found |= {name: value for name, value in vars(module).items() if name in used and name[0] != "_"}
-    return found
 
 
 def _is_test(statement: ast.stmt) -> bool:

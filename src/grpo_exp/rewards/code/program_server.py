@@ -87,7 +87,16 @@ class ProgramServer:
         """Return the reply to a request; None, and `failure`, when there is none."""
         if self._session is None:
             return None
-        return self._exchange(json.dumps(request).encode(), seconds)
+        try:
+            line = json.dumps(request).encode()
+        except RecursionError:  # a number of an object that is none, but deeply nested: it wrote that itself
+            self._give_up()
+            return None
+        return self._exchange(line, seconds)
+
+    def _give_up(self) -> None:
+        self.close()
+        self.failure = "runtime_error"
 
     def close(self) -> None:
         """End the program."""
@@ -106,8 +115,7 @@ class ProgramServer:
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):  # it wrote to our pipe by itself
-            self.close()
-            self.failure = "runtime_error"
+            self._give_up()
             return None
         return message
 

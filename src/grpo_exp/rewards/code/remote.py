@@ -30,6 +30,10 @@ _BINARY = [
 ]  # fmt: skip
 _NOT_RAISED = {"StopIteration", "StopAsyncIteration", "GeneratorExit", "SystemExit", "KeyboardInterrupt"}
 
+#: What a program sends in good faith stays below; beyond it, a value that is too deep or too long is its doing.
+_USUAL_DEPTH = 20
+_USUAL_ITEMS = 100_000
+
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -50,6 +54,8 @@ class Stage:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
+        self._received_depth = 0
+        self._received_items = 0
 
     def request(self, **asked: Any) -> dict[str, Any]:
         """Ask, and raise what the program raised."""
@@ -64,13 +70,23 @@ class Stage:
 
     def read(self, data: Any) -> Any:
         """Return plain data, with a stand-in for each object."""
+        depth, items = _extent(data)
+        self._received_depth = max(self._received_depth, depth)
+        self._received_items += items
         return from_plain(data, lambda number: Remote(self, number))
 
     def write(self, value: Any) -> Any:
-        """Encode what a test hands over; stand-ins become their objects again."""
+        """Encode what a test hands over; stand-ins become their objects again.
+
+        Raises:
+            ProgramError: It cannot be handed over, and what the program sent may be why.
+            UnsupportedTestError: It cannot be handed over, whatever the program does.
+        """
         try:
             return to_plain(value, _number_of)
         except NotPlainError as error:
+            if self._received_depth > _USUAL_DEPTH or self._received_items > _USUAL_ITEMS:
+                raise ProgramError(str(error)) from error
             raise UnsupportedTestError(str(error)) from error
 
 
@@ -165,7 +181,21 @@ for _word in _BINARY:
 def _number_of(value: Any) -> int:
     if isinstance(value, Remote):
         return value._number
+    if isinstance(value, BaseException):  # only a call of the program can have raised it
+        raise ProgramError(f"a {type(value).__name__} cannot be handed to the program")
     raise NotPlainError(f"a {type(value).__name__} cannot be handed to the program")
+
+
+def _extent(data: Any) -> tuple[int, int]:
+    """Return how deeply some JSON is nested, and how many values are in it; without recursion."""
+    depth = items = 0
+    level = [data]
+    while level:
+        inner = [value for value in level if isinstance(value, list | dict)]
+        level = [member for value in inner for member in (value if isinstance(value, list) else value.values())]
+        depth += bool(inner)
+        items += len(level)
+    return depth, items
 
 
 def _change(arguments: tuple[Any, ...], changed: list[Any]) -> None:

@@ -116,7 +116,7 @@ def _run_asserts(sandbox: Sandbox, program: str, tests: AssertTests, budget: Bud
     # Both sandboxes start at the same time; the judge waits for the program.
     wall_seconds = _JUDGE_START_SECONDS + max(0.0, budget.deadline - time.monotonic())
     limits = replace(budget.limits, wall_seconds=wall_seconds, cpu_seconds=math.ceil(wall_seconds))
-    judge = sandbox.start(inside_job("judge", ["plain", "lines", "remote"], {}), limits)
+    judge = sandbox.start(inside_job("judge", ["plain", "lines", "remote", "tested_names"], {}), limits)
     server = ProgramServer(sandbox, program, budget)
     try:
         return _Trial(judge, server, budget).hold(tests.source)
@@ -177,14 +177,17 @@ class _Trial:
 
     def _listen(self, message: dict[str, Any] | None, *, seconds: float | None = None) -> dict[str, Any] | None:
         """Send the judge a message and return its next one; only requests come without the secret."""
-        line = None if message is None else json.dumps(message).encode()
+        try:
+            line = None if message is None else json.dumps(message).encode()
+        except RecursionError:  # the reply of a program, nested as deeply as can be read
+            line = json.dumps({"gone": True}).encode()
         limit = self._budget.limits.wall_seconds if seconds is None else seconds
         reply = self._judge.exchange(line, seconds=limit)
         if reply is None:
             return None
         try:
             said = json.loads(reply)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(said, dict):
             return None

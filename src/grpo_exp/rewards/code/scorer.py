@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,13 +14,13 @@ from grpo_exp.errors import ConfigError
 from grpo_exp.rewards.code.program_text import extract_program
 from grpo_exp.rewards.code.runs import PASSED, Budget, UnreadableTestsError, run_tests
 from grpo_exp.rewards.code.unit_tests import UNREADABLE_TESTS, read_tests
+from grpo_exp.rewards.columns import Columns, read_prefilled
 from grpo_exp.rewards.completion import Completion, read_completion
 from grpo_exp.rewards.sandbox.build import build_sandbox, sandbox_faults
 from grpo_exp.rewards.sandbox.interface import Limits, Sandbox
 from grpo_exp.rewards.score import Score
 from grpo_exp.settings.reward_code import CodeComponent
 
-Columns = Mapping[str, Sequence[Any]]
 #: What the data set must have.
 COLUMNS = ("tests", "mode")
 CodeScorer = Callable[[str, Sequence[Completion], Columns], list[Score]]
@@ -64,9 +64,9 @@ def _rows(name: str, completions: Sequence[Completion], columns: Columns) -> lis
             f"has {sorted(columns)}); kind=code runs `tests` as `mode` (stdin, call or assert) says; add them to the "
             "data set"
         )
-    prefilled = columns.get("prefilled", [False] * len(completions))
+    prefilled = read_prefilled(completions, columns)
     return [
-        (completion, tests, mode, bool(opened))
+        (completion, tests, mode, opened)
         for completion, tests, mode, opened in zip(
             completions, columns["tests"], columns["mode"], prefilled, strict=True
         )

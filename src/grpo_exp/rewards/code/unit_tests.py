@@ -56,7 +56,7 @@ def read_tests(tests: Any, mode: Any) -> Tests | Score:
         tests: The value of the column `tests`.
         mode: The value of the column `mode`.
     """
-    if mode not in {"stdin", "call", "assert"}:
+    if not isinstance(mode, str) or mode not in {"stdin", "call", "assert"}:
         return UNREADABLE_TESTS
     if isinstance(tests, str) and (mode != "assert" or tests.lstrip().startswith("[")):
         try:
@@ -110,6 +110,8 @@ def _pairs(inputs: Any, outputs: Any, *, kind: Any) -> tuple[tuple[Any, ...], tu
         ValueError: They are not.
     """
     checked = [*inputs, *outputs] if kind is str else inputs
-    if isinstance(inputs, str) or len(inputs) != len(outputs) or not all(isinstance(value, kind) for value in checked):
+    if any(isinstance(values, str | Mapping) for values in (inputs, outputs)):
+        raise ValueError("inputs and outputs are lists")
+    if len(inputs) != len(outputs) or not all(isinstance(value, kind) for value in checked):
         raise ValueError("inputs and outputs do not belong together")
     return tuple(inputs), tuple(outputs)
