@@ -140,6 +140,7 @@ def test_another_seed_gives_another_run_in_place_and_with_wandb(smoke_folder: Pa
     assert "Warning" not in finished.output
 
 
+@pytest.mark.long
 def test_grpo_has_a_kl_curve(tmp_path: Path) -> None:
     """Beta is 0.04 in grpo. The first step is on the reference itself, so its KL is 0 up to rounding."""
     finished = run_train(

@@ -67,6 +67,7 @@ def test_ctrl_c_stops_after_the_step_and_leaves_no_process(tmp_path: Path) -> No
     assert not (run / "lock.json").exists()
 
 
+@pytest.mark.long
 def test_ctrl_c_in_a_multirun_starts_no_further_run(tmp_path: Path) -> None:
     process = start_train("--multirun", "seed=0,1", *LONG_RUN, cwd=tmp_path)
     run = wait_for_steps(tmp_path, 2)
@@ -180,6 +181,7 @@ def test_ctrl_c_while_priming_stops(tmp_path: Path) -> None:
     assert json.loads((only_run(tmp_path / "outputs") / "result.json").read_text())["status"] == "stopped"
 
 
+@pytest.mark.long
 def test_a_broken_update_ends_the_run_with_exit_code_3(tmp_path: Path) -> None:
     """A weight of 1e38 on the format overflows the gradient's norm in 32 bits; the rule ends the run at that step."""
     done = run_train(
