@@ -132,7 +132,7 @@ def bombard(component: RewardComponent, num_answers: int) -> None:
 
 
 def test_sample_of_hostile_answers(component: RewardComponent) -> None:
-    bombard(component, 100)
+    bombard(component, 300)
 
 
 @pytest.mark.long
