@@ -52,6 +52,7 @@ class Adopted:
                     seconds = time.perf_counter() - self.started
                     write_json(self.directory.result, lost_result(self.directory, reason=reason, seconds=seconds))
                 self.directory.status.unlink(missing_ok=True)
+                self.directory.stop_file.unlink(missing_ok=True)  # it was heeded
         finally:
             self.lock.release()
 

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from grpo_exp.data.jsonl import load_jsonl
 from grpo_exp.errors import ConfigError
+from grpo_exp.preflight.folders import why_not_writable
 from grpo_exp.settings import load
 from grpo_exp.settings.dataset import DatasetSettings
 from grpo_exp.settings.run import RunSettings
@@ -41,8 +42,14 @@ def build_request(config: DictConfig, overrides: Sequence[str]) -> RunRequest:
     try:
         settings = load.absolute_paths(load.validate(values), Path.cwd())
     except ConfigError as error:
-        raise ConfigError([*error.faults, *_data_faults(values.get("dataset"))]) from error
+        others = [*_output_faults(values.get("output_dir")), *_data_faults(values.get("dataset"))]
+        raise ConfigError([*error.faults, *others]) from error
     return RunRequest(settings, overrides, load.to_yaml(settings.model_dump(mode="json")))
+
+
+def _output_faults(output_dir: Any) -> Sequence[str]:
+    why = why_not_writable(Path(output_dir).expanduser()) if isinstance(output_dir, str) and output_dir else None
+    return () if why is None else (f"output_dir={output_dir}: {why}; choose another folder with output_dir=FOLDER",)
 
 
 def _data_faults(values: Any) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from grpo_exp.tracking.metrics_log import read_metrics
 def conclude(directory: RunDirectory, settings: RunSettings, console: Console) -> int:
     """Print the end of a run's newest attempt and return its exit code."""
     result = directory.read_result()
+    if not directory.path.is_dir():
+        text = f"{directory.path}: the run's folder is gone, and with it all that was measured"
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+        return int(ExitCode.FAILED)
     if result is None:  # taken over while its front end was suspended, and going on elsewhere
         text = f"{directory.path}: another process has taken over this run; look at it with grpo-exp show"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
@@ -67,4 +72,7 @@ def _last_error_line(directory: RunDirectory) -> str:
     texts = [path.read_text(errors="replace") for path in sorted(directory.attempt_logs.glob("worker*.log"))]
     lines = [line.strip() for text in texts for line in text.splitlines()]
     errors = [line for line in lines if "Error" in line.partition(":")[0] and not line.startswith("raise ")]
+    killed = re.search(r"died with <Signals\.(\w+)", errors[-1]) if errors else None
+    if killed is not None:
+        return f"a worker was ended by {killed.group(1)}: out of memory, or killed by somebody"
     return errors[-1] if errors else "the workers ended without an error message: killed, or out of memory?"

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
-        code = _run_under_launcher(words) if _started_by_a_launcher() else _run(words)
+        code = _run_under_launcher(words) if _started_by_a_launcher() and not _only_looks(words) else _run(words)
     except ConfigError as error:
         _print_faults(error)
         code = ExitCode.WRONG_CONFIG
@@ -112,8 +112,17 @@ def _run_with_hydra(words: list[str]) -> int:
 # ------------------------------------------------------- started by `accelerate launch -m grpo_exp.train ...`
 
 
+#: What a launcher of several processes sets; single ones of them are left over in many shells.
+_LAUNCHER = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
 def _started_by_a_launcher() -> bool:
-    return ("WORLD_SIZE" in os.environ and "RANK" in os.environ) or "ACCELERATE_MIXED_PRECISION" in os.environ
+    """Say whether this is one of several workers; one process alone starts its worker by itself as ever."""
+    return all(os.environ.get(name) for name in _LAUNCHER) and os.environ["WORLD_SIZE"].isdecimal()
+
+
+def _only_looks(words: Sequence[str]) -> bool:
+    return bool({"--help", "-h", "--cfg", "-c", "--info", "-i"} & {word.partition("=")[0] for word in words})
 
 
 def _run_under_launcher(words: list[str]) -> int:
@@ -125,7 +134,7 @@ def _run_under_launcher(words: list[str]) -> int:
         )
     from grpo_exp.joined import run_joined
 
-    return run_joined(words, world_size=int(os.environ.get("WORLD_SIZE", "1")))
+    return run_joined(words, world_size=int(os.environ["WORLD_SIZE"]))
 
 
 if __name__ == "__main__":

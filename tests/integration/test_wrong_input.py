@@ -140,17 +140,18 @@ def test_faults_of_words_are_told_all_together(folder: Path) -> None:
 
 
 def test_value_faults_are_told_all_together(folder: Path) -> None:
-    """Three wrong values in three groups and a missing file are four lines of one answer."""
+    """Three wrong values in three groups, a missing file and a folder that cannot be: five lines of one answer."""
     finished = run_train(
         "trainer.learning_rate=fast",
         "algorithm.temperature=-1",
         "seed=-1",
         "dataset=jsonl",
         "dataset.path=nope.jsonl",
+        "output_dir=/proc/x",
         cwd=folder,
     )
     assert finished.code == 2
-    for text in ("trainer.learning_rate=fast", "algorithm.temperature=-1", "seed=-1", "nope.jsonl"):
+    for text in ("trainer.learning_rate=fast", "algorithm.temperature=-1", "seed=-1", "nope.jsonl", "=/proc/x"):
         assert text in finished.output
 
 

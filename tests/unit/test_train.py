@@ -18,7 +18,7 @@ def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     for name in ("HYDRA_FULL_ERROR", "HF_HUB_DISABLE_TELEMETRY"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
-    for name in ("RANK", "WORLD_SIZE", "ACCELERATE_MIXED_PRECISION"):
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "ACCELERATE_MIXED_PRECISION"):
         monkeypatch.delenv(name, raising=False)
     yield
     GlobalHydra.instance().clear()
@@ -65,8 +65,10 @@ def test_two_faults_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ({}, False),
         ({"WORLD_SIZE": "2"}, False),
-        ({"WORLD_SIZE": "2", "RANK": "1"}, True),
-        ({"ACCELERATE_MIXED_PRECISION": "no"}, True),
+        ({"WORLD_SIZE": "2", "RANK": "1"}, False),  # left over from a job's wrapper
+        ({"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "a", "MASTER_PORT": "1"}, True),
+        ({"WORLD_SIZE": "", "RANK": "1", "MASTER_ADDR": "a", "MASTER_PORT": "1"}, False),
+        ({"ACCELERATE_MIXED_PRECISION": "no"}, False),
     ],
 )
 def test_launcher_is_known_by_its_variables(
@@ -81,8 +83,19 @@ def test_launcher_is_known_by_its_variables(
 def test_several_runs_inside_a_launcher_are_refused(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    monkeypatch.setenv("RANK", "0")
+    for name, value in {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
     code, told = outcome(capsys, *words)
     assert code == 2
     assert "--multirun: cannot run inside accelerate launch" in told
+
+
+@pytest.mark.parametrize("switch", [["--help"], ["--cfg", "job"]])
+def test_looking_works_inside_a_launcher(switch: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "a", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    seen: list[list[str]] = []
+    monkeypatch.setattr(train, "_run", lambda words: seen.append(words) or 0)
+    with pytest.raises(SystemExit) as caught:
+        train.main(switch)
+    assert (caught.value.code, seen) == (0, [switch])

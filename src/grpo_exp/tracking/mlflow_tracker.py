@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import shlex
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -112,13 +113,13 @@ class MlflowRunTracker:
             self._client.set_terminated(self._run_id, _STATUS[status])
 
     def open_command(self) -> str:
-        """Return `mlflow ui …` for a store, or a command that opens the page of a server."""
+        """Return `python -m mlflow ui …` for a store, or a command that opens the page of a server."""
         if self._uri.startswith(("http://", "https://")):
             page = _without_password(self._uri).rstrip("/")
             if self._run_id is not None:
                 page += f"/#/experiments/{self._experiment_id}/runs/{self._run_id}"
-            return shlex.join(["python", "-m", "webbrowser", page])
-        return shlex.join(["mlflow", "ui", "--backend-store-uri", _without_password(self._uri)])
+            return shlex.join([sys.executable, "-m", "webbrowser", page])
+        return shlex.join([sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", _without_password(self._uri)])
 
     def _flush(self) -> None:
         assert self._client is not None

@@ -6,6 +6,7 @@ import netrc
 import os
 import secrets
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -123,12 +124,13 @@ class WandbRunTracker:
     def open_command(self) -> str:
         """Return a command that opens the run's page, or offline the one that uploads it."""
         if self._url is not None:
-            return shlex.join(["python", "-m", "webbrowser", self._url])
+            return shlex.join([sys.executable, "-m", "webbrowser", self._url])
         # Every attempt has its own folder; given together they are uploaded in order into one run.
         folder = shlex.quote(str(self._directory.absolute() / "wandb"))
+        sync = f"{shlex.quote(sys.executable)} -m wandb sync"
         if self._mode == "offline":
-            return f"wandb sync {folder}/offline-run-*"
-        return f"wandb sync --include-online {folder}/run-*"
+            return f"{sync} {folder}/offline-run-*"
+        return f"{sync} --include-online {folder}/run-*"
 
     def _settings(self) -> wandb.Settings:
         import wandb

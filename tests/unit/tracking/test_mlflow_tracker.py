@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -179,9 +180,9 @@ def test_the_terminal_stays_quiet(tmp_path: Path, capfd: pytest.CaptureFixture[s
 
 def test_the_open_command_names_the_store(output_dir: Path) -> None:
     command = shlex.split(build(output_dir).open_command())
-    assert command == ["mlflow", "ui", "--backend-store-uri", f"sqlite:///{output_dir}/mlflow.db"]
+    assert command == [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", f"sqlite:///{output_dir}/mlflow.db"]
     server = build(output_dir, tracking_uri="https://user:secret@mlflow.example.org")
-    assert server.open_command() == "python -m webbrowser 'https://user:***@mlflow.example.org'"
+    assert server.open_command() == f"{sys.executable} -m webbrowser 'https://user:***@mlflow.example.org'"
 
 
 def test_settings_are_flattened_to_dotted_names() -> None:

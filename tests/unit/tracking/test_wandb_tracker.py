@@ -101,7 +101,8 @@ def test_finishing_a_run_that_never_started_does_nothing(tmp_path: Path) -> None
 
 
 def test_the_open_command_uploads_every_attempt(tmp_path: Path) -> None:
-    assert build(tmp_path / "a b").open_command() == f"wandb sync '{tmp_path}/a b/wandb'/offline-run-*"
+    command = build(tmp_path / "a b").open_command()
+    assert command == f"{sys.executable} -m wandb sync '{tmp_path}/a b/wandb'/offline-run-*"
 
 
 @pytest.mark.parametrize(
