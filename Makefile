@@ -11,8 +11,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
-# One test process per core; the tests of one file share what they built, so they stay together.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+# One test process per core; the tests of one file share what they built, so they stay together. Files go in their order,
+# commands first: the longest ones at the end would leave a core idle.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # What the caller's shell has set up must not matter.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
