@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -186,7 +185,6 @@ def test_empty_value_of_a_number_is_refused_and_of_an_optional_one_is_null(typed
         typed("trainer.max_steps=")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_composing_and_checking_loads_neither_torch_nor_trl(tmp_path: Path) -> None:
     program = (
         "import sys\n"
