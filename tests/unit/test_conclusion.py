@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,19 @@ def test_lost_result_after_a_request_to_stop_is_a_stop(directory: RunDirectory) 
     result = lost_result(directory, reason=None, seconds=1.0)
     assert (result["status"], result["reason"]) == ("stopped", "ended before the workers could write a result")
     assert lost_result(directory, reason="ended at once", seconds=1.0)["reason"] == "ended at once"
+
+
+def test_folder_that_is_gone_is_not_taken_for_a_run_of_others(directory: RunDirectory) -> None:
+    settings, (console, out) = settings_of(directory.path.parent), a_console()
+    shutil.rmtree(directory.path)
+    assert conclude(directory, settings, console) == 1
+    assert "the run's folder is gone" in out.getvalue()
+    assert "another process" not in out.getvalue()
+
+
+def test_killed_worker_is_told_in_words(directory: RunDirectory) -> None:
+    """The launcher writes an exception with the whole command line; what matters is the signal."""
+    line = "subprocess.CalledProcessError: Command '['python', '-m', 'x']' died with <Signals.SIGKILL: 9>."
+    write_text(directory.worker_log, f"Traceback ...\n{line}\n")
+    reason = lost_result(directory, reason=None, seconds=1.0)["reason"]
+    assert reason == "a worker was ended by SIGKILL: out of memory, or killed by somebody"
