@@ -31,7 +31,7 @@ def main() -> None:
         for seed in arguments.seeds
     ]
     print(to_table(rows))
-    print(json.dumps(rows))
+    print(json.dumps({"runs": rows}))
 
 
 def run_one(output: Path, algorithm: str, seed: int, overrides: list[str]) -> dict[str, Any]:

@@ -65,7 +65,9 @@ def main() -> None:
     report |= measure_hanging(arguments.workers, arguments.limit)
     shared_pool().close()
     report["load"] = round(os.getloadavg()[0], 2)
-    print(json.dumps(report, indent=2))
+    for name, value in report.items():
+        print(f"{name:<40}{value}")
+    print(json.dumps(report))  # one line, for programs
     sys.exit(not all(kept for name, kept in report.items() if name.endswith("_kept")))
 
 

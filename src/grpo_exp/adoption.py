@@ -17,6 +17,7 @@ from grpo_exp.composition import RunRequest
 from grpo_exp.conclusion import conclude, lost_result
 from grpo_exp.errors import ConfigError, ExitCode, RunError
 from grpo_exp.preflight import Prepared, prepare
+from grpo_exp.reporting.live import LiveRun
 from grpo_exp.run_lock import Lock, OwnedError
 from grpo_exp.rundir import RunDirectory, begin_attempt, find_or_create, write_json, write_text
 from grpo_exp.settings.run import RunSettings
@@ -39,6 +40,16 @@ class Adopted:
             yield
         finally:
             self.end()
+
+    def shown(self, console: Console) -> LiveRun:
+        """Return the view of the run as it goes on; it is shown while it is entered."""
+        return LiveRun(
+            self.directory.metrics,
+            self.directory.status,
+            console,
+            total_steps=self.settings.trainer.max_steps,
+            component_names=list(self.settings.reward.components),
+        )
 
     def end(self, reason: str | None = None) -> None:
         """Write a result if nobody did, and give the run free; one that others took away meanwhile is theirs.

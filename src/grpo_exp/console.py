@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TextIO
 
 from rich.console import Console
 
 _WIDTH_WITHOUT_TERMINAL = 140
 
 
-def build_console() -> Console:
-    """Return a console on standard output; without a terminal it is wide enough not to break table rows."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH_WITHOUT_TERMINAL
+def build_console(stream: TextIO | None = None) -> Console:
+    """Return a console; without a terminal it is wide enough not to break table rows.
+
+    Args:
+        stream: Where it writes; None is standard output.
+    """
     # The stream of now: where a worker runs in place, sys.stdout is its log for a while.
-    return Console(file=sys.stdout, width=width, highlight=False)
+    stream = sys.stdout if stream is None else stream
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_WITHOUT_TERMINAL
+    return Console(file=stream, width=width, highlight=False)

@@ -6,12 +6,13 @@ fault.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from grpo_exp.adoption import adopt
+from grpo_exp.adoption import Adopted, adopt
 from grpo_exp.composition import RunRequest, build_request
 from grpo_exp.conclusion import conclude
 from grpo_exp.console import build_console
@@ -33,7 +34,9 @@ def run_joined(words: Sequence[str], *, world_size: int) -> int:
     if rank != 0:
         code, folder = broadcast_from_main(None)
         if folder is not None:
-            _run_quietly(RunDirectory(Path(folder)), rank)
+            directory = RunDirectory(Path(folder))
+            with _quiet(directory, rank), heed_signals(directory):
+                run_worker(directory)
         return code
     try:
         adopted = adopt(_compose(words, world_size), build_console())
@@ -45,7 +48,7 @@ def run_joined(words: Sequence[str], *, world_size: int) -> int:
         return adopted
     broadcast_from_main((int(ExitCode.COMPLETED), str(adopted.directory.path)))
     with adopted.owned():
-        _run_quietly(adopted.directory, rank)
+        _run_shown(adopted)
     return conclude(adopted.directory, adopted.settings, build_console())
 
 
@@ -67,8 +70,24 @@ def _compose(words: Sequence[str], world_size: int) -> RunRequest:
     return request
 
 
-def _run_quietly(directory: RunDirectory, rank: int) -> None:
-    """Run the worker with what libraries print going into a log of its own."""
+def _run_shown(adopted: Adopted) -> None:
+    """Run the main process's worker, and show how all of them get on."""
+    directory = adopted.directory
+    # One Ctrl-C arrives twice: from the terminal, and from the launcher, which ends its workers 30 s later. So a second
+    # one means nothing here, nor on the other processes.
+    with (
+        os.fdopen(os.dup(1), "w") as screen,
+        adopted.shown(build_console(screen)) as live,
+        _quiet(directory, 0),
+        heed_signals(directory) as requests,
+        live.refreshed_beside(lambda: requests.tell_once(live.message, "stopping after this step")),
+    ):
+        run_worker(directory)
+
+
+@contextlib.contextmanager
+def _quiet(directory: RunDirectory, rank: int) -> Iterator[None]:
+    """Let what libraries print go into a log of this process."""
     sys.stdout.flush()
     log = directory.attempt_logs / f"worker-{rank}.log"
     saved = os.dup(1), os.dup(2)
@@ -76,11 +95,10 @@ def _run_quietly(directory: RunDirectory, rank: int) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     try:
-        # One Ctrl-C arrives twice: from the terminal, and from the launcher, which ends its workers 30 s later. So a
-        # second one means nothing here.
-        with heed_signals(directory):
-            run_worker(directory)
+        yield
     finally:
         sys.stdout.flush()
-        os.dup2(saved[0], 1)
-        os.dup2(saved[1], 2)
+        for number, before in zip((1, 2), saved, strict=True):
+            os.dup2(before, number)
+            os.close(before)
+        os.close(descriptor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 
 from rich.console import Console
@@ -38,15 +37,8 @@ def run(request: RunRequest, console: Console) -> int:
 
 def work(adopted: Adopted, console: Console) -> None:
     """Run the workers to their end, in place or launched, and show how they get on."""
-    directory, settings = adopted.directory, adopted.settings
-    with LiveRun(
-        directory.metrics,
-        directory.status,
-        console,
-        total_steps=settings.trainer.max_steps,
-        component_names=list(settings.reward.components),
-    ) as live:
-        if settings.launch.kind == "inline":
+    with adopted.shown(console) as live:
+        if adopted.settings.launch.kind == "inline":
             _work_inline(adopted, live, console)
         else:
             _work_launched(adopted, live)
@@ -66,7 +58,6 @@ def _work_launched(adopted: Adopted, live: LiveRun) -> None:
 
 def _work_inline(adopted: Adopted, live: LiveRun, console: Console) -> None:
     """Run the worker in place; what libraries print goes into its log, as with a process of its own."""
-    ended = threading.Event()
 
     def end_at_once() -> None:
         # The main thread is anywhere in the worker, so nothing but the end of the process is sure to end it.
@@ -77,15 +68,10 @@ def _work_inline(adopted: Adopted, live: LiveRun, console: Console) -> None:
         finally:
             os._exit(ExitCode.FAILED)
 
-    with heed_signals(adopted.directory, at_second=end_at_once) as requests:
-
-        def refresh() -> None:
-            while not ended.wait(_POLL_SECONDS):
-                requests.tell_once(live.message)
-                live.refresh()
-
-        watcher = threading.Thread(target=refresh, name="live-view", daemon=True)
-        watcher.start()
+    with (
+        heed_signals(adopted.directory, at_second=end_at_once) as requests,
+        live.refreshed_beside(lambda: requests.tell_once(live.message)),
+    ):
         try:
             with (
                 adopted.directory.worker_log.open("a") as log,
@@ -95,6 +81,3 @@ def _work_inline(adopted: Adopted, live: LiveRun, console: Console) -> None:
                 run_worker(adopted.directory)
         except Exception as error:
             live.message(f"{type(error).__name__}: {error}")  # result.json says so, too
-        finally:
-            ended.set()
-            watcher.join()

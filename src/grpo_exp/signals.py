@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from grpo_exp.rundir import RunDirectory
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
+#: What is said at the first request, where a second one ends everything.
+STOPPING = "stopping after this step; once more to end at once"
 #: Names of the signals that this process got while it heeded them.
 _received: list[str] = []
 
@@ -40,11 +42,11 @@ class Requests:
         elif self._at_second is not None:
             self._at_second()
 
-    def tell_once(self, message: Callable[[str], None]) -> None:
+    def tell_once(self, message: Callable[[str], None], text: str = STOPPING) -> None:
         """Say once that the first one was understood."""
         if self.count and not self._told:
             self._told = True
-            message("stopping after this step; once more to end at once")
+            message(text)
 
 
 @contextlib.contextmanager

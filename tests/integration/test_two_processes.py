@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -86,6 +87,9 @@ def test_started_by_accelerate_launch(tmp_path: Path) -> None:
     run = only_run(tmp_path / "outputs")
     assert json.loads((run / "config.json").read_text())["launch"]["num_processes"] == 2
     assert finished.output.count("sampled accuracy") == 1
+    # The main process shows the steps, as everywhere: one header, one line a step of the smoke run's three.
+    steps = [line.split()[0] for line in finished.output.splitlines() if re.match(r"\s*[0-9]+/3\s", line)]
+    assert steps == ["1/3", "2/3", "3/3"]
 
 
 @pytest.mark.long

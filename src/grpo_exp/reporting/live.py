@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from grpo_exp.reporting.progress import ProgressView, feed
+from grpo_exp.reporting.progress import POLL_SECONDS, ProgressView, feed
 
 
 class LiveRun:
@@ -49,6 +51,28 @@ class LiveRun:
         """Show what is new."""
         self._offset = feed(self._metrics, self._view, self._offset)
         self._show_phase()
+
+    @contextlib.contextmanager
+    def refreshed_beside(self, also: Callable[[], None]) -> Iterator[None]:
+        """Refresh in a thread of its own: for callers whose main thread is the worker.
+
+        Args:
+            also: Called before each refresh, in that thread.
+        """
+        ended = threading.Event()
+
+        def refresh() -> None:
+            while not ended.wait(POLL_SECONDS):
+                also()
+                self.refresh()
+
+        watcher = threading.Thread(target=refresh, name="live-view", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
 
     def message(self, text: str) -> None:
         """Print a line."""

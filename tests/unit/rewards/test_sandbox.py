@@ -218,6 +218,25 @@ def test_fork_bomb_is_contained(each: Sandbox, nothing_left: Callable[[], None])
     nothing_left()
 
 
+def test_the_kernel_bounds_the_number_of_processes(each: Sandbox) -> None:
+    """Forks that stay: with the program itself there are at most 16, long before anybody looks at them."""
+    program = """
+import os, time
+started = time.monotonic()
+made = 0
+while time.monotonic() - started < 0.5:
+    try:
+        if os.fork() == 0:
+            time.sleep(1000)
+        made += 1
+    except OSError:
+        break
+print(made)
+"""
+    made = int(run(program, sandbox=each).stdout)
+    assert 0 < made <= 15
+
+
 def test_environment_holds_nothing_of_ours(each: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "hunter2")
     outcome = run("import os\nprint(*sorted(os.environ))", sandbox=each)
@@ -503,7 +522,7 @@ while True:
 
 def test_root_and_others_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody but root uses a user namespace; root can try that too, without the limit on processes."""
-    monkeypatch.setattr("grpo_exp.rewards.sandbox.bubblewrap._is_counted_as_root", lambda: False)
+    monkeypatch.setattr("grpo_exp.rewards.sandbox.bubblewrap.own_user", lambda: None)
     program = """
 import os
 print(os.getuid(), os.listdir(), os.access('/etc/shadow', os.F_OK))

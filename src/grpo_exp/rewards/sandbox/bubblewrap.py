@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import secrets
 import shutil
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from grpo_exp.rewards.sandbox import process_tree
 from grpo_exp.rewards.sandbox.interface import Job, Limits, Outcome, SandboxError
 from grpo_exp.rewards.sandbox.interpreter import Interpreter, read_interpreter
 from grpo_exp.rewards.sandbox.local_session import Launch, LocalSession
+from grpo_exp.rewards.sandbox.own_user import own_user
 from grpo_exp.rewards.sandbox.plan import LAUNCHER, build_plan, given_to
 from grpo_exp.rewards.sandbox.syscall_filter import build_filter, is_known_machine
 
@@ -35,8 +35,6 @@ _PROGRAM = "bwrap"
 _OLDEST = (0, 8)
 _FOLDER, _FILES = "/box", "/job"
 _USER_ID = 1000
-#: User ids that no system gives away: the top of the range below 2**31.
-_FREE_USER_IDS = (2_147_000_000, 400_000)
 
 
 class BubblewrapSandbox:
@@ -85,7 +83,7 @@ class BubblewrapSandbox:
         return read_interpreter(self._python)
 
     def _launch(self, job: Job, limits: Limits, *, report: int, stack: ExitStack) -> Launch:
-        user = _own_user() if _is_counted_as_root() else None
+        user = own_user()
         plan = build_plan(
             [*self._interpreter.command, f"{_FILES}/{job.main}"], limits, report=report, folder=_FOLDER, user=user
         )
@@ -152,20 +150,6 @@ def _folders(limits: Limits, interpreter: Interpreter) -> list[str]:
         "--perms", "0777", "--size", size, "--tmpfs", _FOLDER,
         *tmp,
     ]  # fmt: skip
-
-
-def _is_counted_as_root() -> bool:
-    """Tell whether the kernel takes us for its own root, whose processes it does not count."""
-    if os.geteuid() != 0:
-        return False
-    inside, outside, count = map(int, Path("/proc/self/uid_map").read_text().split()[:3])
-    return (inside, outside) == (0, 0) and count > sum(_FREE_USER_IDS)
-
-
-def _own_user() -> int:
-    """Return a user id that no other program has, so that the kernel counts the processes of this one alone."""
-    first, count = _FREE_USER_IDS
-    return first + secrets.randbelow(count)
 
 
 def _missing() -> Iterator[str]:

@@ -21,6 +21,10 @@ import time
 from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
+_PR_SET_KEEPCAPS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 8, 47, 2
+_CAPABILITY_VERSION_3 = 0x20080522
+#: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+_FILE_CAPABILITIES = (1, 2)
 _KILL_SECONDS = 5.0
 
 
@@ -64,9 +68,7 @@ def _become_program(plan: dict[str, Any]) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         if plan["user"] is not None:
-            os.setgroups([])
-            os.setresgid(plan["user"], plan["user"], plan["user"])
-            os.setresuid(plan["user"], plan["user"], plan["user"])
+            _change_user(plan["user"], keeps_files=plan["adopt"])
         for name, value in plan["limits"].items():
             kind = getattr(resource, name)
             hard = resource.getrlimit(kind)[1]
@@ -80,6 +82,24 @@ def _become_program(plan: dict[str, Any]) -> NoReturn:
         os.write(plan["report"], f"failed {error!r}".replace("\n", " ").encode() + b"\n")
     finally:
         os._exit(127)
+
+
+def _change_user(user: int, *, keeps_files: bool) -> None:
+    """Become another user; on request with root's right to read and write all files, here and after execve."""
+    if keeps_files:
+        _prctl(_PR_SET_KEEPCAPS, 1)
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    if keeps_files:
+        bits = sum(1 << number for number in _FILE_CAPABILITIES)
+        header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        # Effective, permitted, inheritable; then the same for numbers above 31.
+        sets = (ctypes.c_uint32 * 6)(bits, bits, bits, 0, 0, 0)
+        if ctypes.CDLL(None, use_errno=True).capset(header, sets) != 0:
+            raise OSError(ctypes.get_errno(), "capset")
+        for number in _FILE_CAPABILITIES:
+            _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, number)
 
 
 def _told_to_end(_signal: int, _frame: object) -> NoReturn:
@@ -111,8 +131,8 @@ def _kill_adopted(program: int) -> None:
             os.wait()
 
 
-def _prctl(option: int, value: int) -> None:
-    arguments = [ctypes.c_ulong(number) for number in (value, 0, 0, 0)]
+def _prctl(option: int, *values: int) -> None:
+    arguments = [ctypes.c_ulong(number) for number in (*values, 0, 0, 0)[:4]]
     if ctypes.CDLL(None, use_errno=True).prctl(ctypes.c_int(option), *arguments) != 0:
         raise OSError(ctypes.get_errno(), f"prctl({option})")
 

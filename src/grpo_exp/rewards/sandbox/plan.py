@@ -25,7 +25,8 @@ def build_plan(
         report: The descriptor for the launcher's report.
         folder: The throw-away folder.
         user: The user id that the program gets; None leaves it.
-        adopt: There is no process namespace: take over what the program leaves behind, and kill it.
+        adopt: There is no process namespace: take over what the program leaves behind, and kill it. A `user` keeps the
+            right to read and write all files.
     """
     kernel_limits = {
         "RLIMIT_AS": limits.memory_bytes,

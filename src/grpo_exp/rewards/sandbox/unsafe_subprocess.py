@@ -3,7 +3,8 @@
 It is no sandbox against an opponent. A program can read every file that you can (data sets and their tests, keys in
 your home), use the network, write where you can write, and look into your other processes. What is kept: a clean
 environment, an empty folder as HOME, limits on CPU time, wall time, address space, file size and output. The limit on
-processes counts all of your processes, and for root only those below the program, fifty times a second.
+processes counts all of your processes. Root's are counted by nobody, so there a program gets a user id of its own, and
+root's right to read and write every file with it.
 
 The end: the launcher adopts what daemons leave behind and kills its process group and everything below it. A program
 that kills the launcher first can leave processes behind, and a trainer that is killed leaves the program's folder.
@@ -22,6 +23,7 @@ from grpo_exp.rewards.sandbox import process_tree
 from grpo_exp.rewards.sandbox.interface import Job, Limits, Outcome
 from grpo_exp.rewards.sandbox.interpreter import Interpreter, read_interpreter
 from grpo_exp.rewards.sandbox.local_session import Launch, LocalSession
+from grpo_exp.rewards.sandbox.own_user import own_user
 from grpo_exp.rewards.sandbox.plan import LAUNCHER, build_plan
 
 
@@ -75,7 +77,7 @@ class UnsafeSubprocess:
         home = folder / "box"
         home.mkdir()
         command = [*self._interpreter.command, str(folder / "job" / job.main)]
-        plan = build_plan(command, limits, report=report, folder=str(home), user=None, adopt=True)
+        plan = build_plan(command, limits, report=report, folder=str(home), user=own_user(), adopt=True)
         return Launch(
             command=[*self._interpreter.launcher_command, str(LAUNCHER), plan],
             environment={},
