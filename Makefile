@@ -11,9 +11,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
-# One test process per core; the tests of one file share what they built, so they stay together. Files go in their order,
-# commands first: the longest ones at the end would leave a core idle.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# One test process more than there are cores: many tests wait for a time limit. The tests of one file share what they
+# built, so they stay together. Files go in their order, commands first: the longest at the end would leave a core idle.
+PYTEST := $(BIN)/python -m pytest -n $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
 
 # What the caller's shell has set up must not matter.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV

@@ -113,9 +113,9 @@ def test_a_finished_run_is_not_run_again(smoke_folder: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_run(smoke_folder: Path) -> None:
-    """The second run lies beside the first one, and every number but the times is the same."""
+    """The second run lies beside the first one, and every number but the times is the same, in place as launched."""
     first = only_run(smoke_folder / "outputs")
-    finished = run_train(*SMOKE, "resume=never", "tracker=none", cwd=smoke_folder)
+    finished = run_train(*SMOKE, "resume=never", "tracker=none", "launch=inline", cwd=smoke_folder)
     assert finished.code == 0, finished.output
     second = first.with_name(f"{first.name}-2")
     try:

@@ -148,6 +148,7 @@ def test_a_lost_front_end_stops_the_workers_and_the_run_can_start_again(tmp_path
     assert not children_of(run)
 
 
+@pytest.mark.long
 def test_killed_workers_leave_a_result_and_no_traceback(tmp_path: Path) -> None:
     """As after an out-of-memory kill: the front end writes how far the run came, and that nobody said why."""
     process = start_train(*LONG_RUN, cwd=tmp_path)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from grpo_exp.errors import RunError
 from grpo_exp.rundir import RunDirectory, begin_attempt, write_json
 from grpo_exp.settings import load
+from grpo_exp.worker import run_worker
 from integration.command import QUICK_MODEL, Finished, only_run, read_lines, run_command, run_train
 
 SMOKE = ("algorithm=dapo", "experiment=smoke", *QUICK_MODEL)
@@ -64,8 +66,8 @@ def test_a_worker_refuses_another_world_size(tmp_path: Path) -> None:
     begin_attempt(run)
     write_json(run.config_json, settings.model_dump(mode="json"))
     write_json(run.provenance, {})
-    alone = run_command(sys.executable, "-m", "grpo_exp.worker", str(run.path), cwd=tmp_path)
-    assert alone.code != 0
+    with pytest.raises(RunError, match="1 worker process"):
+        run_worker(run)
     result = json.loads(run.result.read_text())
     assert result["status"] == "failed"
     assert "launch.num_processes=2: 1 worker process(es) came together" in result["reason"]
@@ -80,6 +82,7 @@ def launched(*words: str, num_processes: int, cwd: Path) -> Finished:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_started_by_accelerate_launch(tmp_path: Path) -> None:
     """Rank 0 composes; the other process gets the folder from it. One run folder, one table."""
     finished = launched(*SMOKE, "tracker=none", num_processes=2, cwd=tmp_path)
