@@ -53,6 +53,25 @@ def test_calculate_rewards_is_called_with_four_lists_and_gathers(trainer_class: 
     assert returned(hook) == ["rewards_per_func"]
 
 
+def test_generate_and_score_takes_rows_and_returns_the_padded_batch(trainer_class: type) -> None:
+    """`kl_probe` keeps rows of these four tensors."""
+    hook = trainer_class.__dict__["_generate_and_score_completions"]
+    changed = "_generate_and_score_completions: adapt TimedGRPOTrainer and KlProbe.keep"
+    assert parameters(hook) == ["self", "inputs"], changed
+    assert returned(hook) == ["output"], changed
+    for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask"):
+        assert f"'{name}': {name}" in ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(hook)))), changed
+
+
+def test_log_probabilities_are_asked_for_by_ids_mask_and_width(trainer_class: type) -> None:
+    """`kl_probe` calls it, and takes the first of three things that come back."""
+    hook = inspect.unwrap(trainer_class.__dict__["_get_per_token_logps_and_entropies"])
+    changed = "_get_per_token_logps_and_entropies: adapt KlProbe._log_probs"
+    wanted = ["self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size"]
+    assert parameters(hook)[:6] == wanted, changed
+    assert returned(hook) == ["(logps, entropies, aux_loss)"], changed
+
+
 def test_our_overrides_have_the_same_parameters(trainer_class: type) -> None:
     from grpo_exp.backends.trl.trainer import TimedGRPOTrainer
 
@@ -60,4 +79,4 @@ def test_our_overrides_have_the_same_parameters(trainer_class: type) -> None:
     for name in overridden:
         if hasattr(trainer_class, name):
             assert parameters(getattr(TimedGRPOTrainer, name)) == parameters(getattr(trainer_class, name)), name
-    assert {"_generate", "_calculate_rewards"} <= set(overridden)
+    assert {"_generate", "_calculate_rewards", "_generate_and_score_completions"} <= set(overridden)

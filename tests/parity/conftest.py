@@ -1,4 +1,4 @@
-"""A real trainer on a policy of a few thousand random weights, for the presets' equations."""
+"""The policy and the trainers of the parity tests."""
 
 from __future__ import annotations
 
@@ -8,89 +8,35 @@ from typing import Any
 
 import pytest
 
-from grpo_exp.data.prompts import PromptRow, build_prompt
 from grpo_exp.rewards.components import RewardComponent
-from grpo_exp.rewards.score import Score
-from grpo_exp.settings import load
-from grpo_exp.settings.batching import solve_batch
+from parity import real_trainer
 
 BuildTrainer = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
 def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a random policy: TRL loads the reference model for the KL from there."""
+    """Return the folder of a random policy."""
     import torch
 
-    from grpo_exp.models.tiny import build_model
-    from grpo_exp.settings.model import TinyArchitecture
-
     torch.set_num_threads(1)
-    shape = TinyArchitecture(
-        num_hidden_layers=1,
-        hidden_size=16,
-        intermediate_size=32,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=64,
-    )
     folder = tmp_path_factory.mktemp("policy")
-    build_model(shape, seed=3).save_pretrained(folder)
+    real_trainer.save_policy(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def build_trainer(policy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> BuildTrainer:
     """Return `build(*overrides, components=...)`, which builds our trainer from composed settings."""
-    import torch
-    from transformers import Qwen2ForCausalLM
-
-    from grpo_exp.backends.trl.arguments import build_arguments
-    from grpo_exp.backends.trl.reward_batch import RewardBatch
-    from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
-    from grpo_exp.backends.trl.training import to_dataset
-    from grpo_exp.models.tokenizer import build_tokenizer
 
     def build(*overrides: str, components: Sequence[RewardComponent] = ()) -> Any:
-        settings = load.to_settings(load.compose(["tracker=none", "launch=inline", *overrides]))
-        components = components or [fixed("correctness", [0.0])]
-        # Weights are read from the settings, so the settings name the given components.
-        reward = {component.name: {"kind": "math", "weight": component.weight} for component in components}
-        data = settings.model_dump(mode="json")
-        settings = load.validate(data | {"reward": {"components": reward, "primary": components[0].name}})
-        plan = solve_batch(settings)
-        rows = [
-            PromptRow(build_prompt(f"{number}+1?", None), str(number + 1))
-            for number in range(max(8, plan.prompts_per_generation))
-        ]
-        trainer = TimedGRPOTrainer(
-            primary=0,
-            clock=StepClock(),
-            model=Qwen2ForCausalLM.from_pretrained(policy_folder, dtype=torch.float32),
-            args=build_arguments(settings, plan, output_dir=tmp_path_factory.mktemp("trainer"), use_cpu=True),
-            rewards=RewardBatch(components),
-            train_dataset=to_dataset(rows),
-            processing_class=build_tokenizer(),
-        )
-        trainer.model.train()
-        # The training loop sets this at each step to the micro-steps of the accumulation window.
-        trainer.current_gradient_accumulation_steps = plan.gradient_accumulation_steps
-        return trainer
+        out = tmp_path_factory.mktemp("trainer")
+        return real_trainer.build_trainer(policy_folder, out, *overrides, components=components)
 
     return build
-
-
-def fixed(name: str, values: Sequence[float | None], weight: float = 1.0) -> RewardComponent:
-    """Return a component that gives these values, whatever the completions are."""
-
-    def scorer(name: str, completions: Sequence[Any], columns: Any) -> list[Score]:
-        assert len(completions) == len(values)
-        return [Score(value, "match" if value is not None else "no_target") for value in values]
-
-    return RewardComponent(name, weight, scorer)
 
 
 @pytest.fixture(scope="session")
 def fixed_component() -> Callable[..., RewardComponent]:
     """Return the builder of components with given values."""
-    return fixed
+    return real_trainer.fixed

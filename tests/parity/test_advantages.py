@@ -139,6 +139,36 @@ def test_scale_by_batch_uses_the_mean_of_the_group_and_the_std_of_all(score: Sco
     assert found["advantages"] == pytest.approx([0.5 / 0.5001, -0.5 / 0.5001, 0.0, 0.0], rel=1e-5)
 
 
+def test_orz_preset_divides_by_the_std_of_the_batch(score: Score) -> None:
+    """The same groups under the preset; there is no KL, so no reference is asked for anything."""
+    found = score({"correctness": [1, 0, 1, 1]}, [1.0], 2, "algorithm=orz")
+    assert found["advantages"] == pytest.approx([0.5 / 0.5001, -0.5 / 0.5001, 0.0, 0.0], rel=1e-5)
+    assert "ref_per_token_logps" not in found["batch"]
+
+
+def test_gdpo_normalises_each_component_before_the_sum(score: Score) -> None:
+    """Groups of 2: a pair that differs by 1 has std 1/sqrt(2), so it becomes +-s, s = 0.5 / (1/sqrt(2) + 1e-4).
+
+    Math 1,0 | 1,1 -> s,-s | 0,0; format 0,1 | 1,0 at weight 0.5 -> -s/2,s/2 | s/2,-s/2. The sums are s/2,-s/2 twice,
+    their mean is 0 and their std (ddof 1) s/2 x sqrt(4/3).
+    """
+    rewards = {"math": [1, 0, 1, 1], "format": [0, 1, 1, 0]}
+    half = 0.5 * 0.5 / (math.sqrt(0.5) + 1e-4)
+    advantage = half / (half * math.sqrt(4 / 3) + 1e-4)
+    found = score(rewards, [1.0, 0.5], 2, "algorithm=gdpo")["advantages"]
+    assert found == pytest.approx([advantage, -advantage] * 2, rel=1e-5)
+    # Summed first, each group is 1,0.5 or 1.5,1: the weaker component is drowned in the first one.
+    summed = score(rewards, [1.0, 0.5], 2, "algorithm=grpo")["advantages"]
+    assert summed == pytest.approx([0.25 / (0.5 * math.sqrt(0.5) + 1e-4) * sign for sign in (1, -1, 1, -1)], rel=1e-4)
+
+
+def test_gdpo_component_that_does_not_vary_counts_for_nothing(score: Score) -> None:
+    """Format is 1 everywhere: 0 / (0 + 1e-4). Math alone is left: 0.75 and -0.25 over std 0.5, then over the batch."""
+    found = score({"math": [1, 0, 0, 0], "format": [1, 1, 1, 1]}, [1.0, 1.0], 4, "algorithm=gdpo")["advantages"]
+    group = np.array([0.75, -0.25, -0.25, -0.25]) / 0.5001
+    assert found == pytest.approx(group / (group.std(ddof=1) + 1e-4), rel=1e-4)
+
+
 def test_on_policy_presets_need_no_old_log_probabilities(score: Score) -> None:
     """One update a batch: the ratio is exactly 1, so no forward pass is spent on it, and two updates need it."""
     rewards = {"correctness": [1, 0, 0, 0]}

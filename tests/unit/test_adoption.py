@@ -106,11 +106,12 @@ def test_restart_names_the_settings_that_changed(tmp_path: Path) -> None:
     assert event["changed"] == {
         "health.enabled": [True, False],
         "health.on_critical": ["stop", "warn"],
+        "health.kl_probe.enabled": [True, False],
         "launch.main_process_port": [None, 29500],
     }
     assert event["text"].endswith(
-        'changed: health.enabled=false (was true), health.on_critical="warn" (was "stop"), '
-        "launch.main_process_port=29500 (was null)"
+        "changed: health.enabled=false (was true), health.kl_probe.enabled=false (was true), "
+        'health.on_critical="warn" (was "stop"), launch.main_process_port=29500 (was null)'
     )
     assert directory.read_config()["health"]["enabled"] is False
     assert json.loads((directory.log_root / "attempt-1" / "config.json").read_text())["health"]["enabled"] is True

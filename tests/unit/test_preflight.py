@@ -119,11 +119,9 @@ def test_vllm_that_would_fail_after_the_model_is_loaded(words: list[str], messag
     assert any(fault.startswith(message) for fault in faults("launch=ddp", *words))
 
 
-def test_no_reference_model_to_synchronise() -> None:
-    words = ["+trainer.extra.sync_ref_model=true"]
-    (fault,) = faults("algorithm=dapo", *words)
-    assert fault.startswith("trainer.extra.sync_ref_model=True: there is no reference model")
-    prepared("algorithm=grpo", *words)  # beta 0.04
+def test_refresh_of_the_reference_has_settings_of_its_own() -> None:
+    (fault,) = faults("algorithm=grpo", "+trainer.extra.sync_ref_model=true")
+    assert fault.startswith("trainer.extra.sync_ref_model: is decided elsewhere; set algorithm.sync_ref_model instead")
 
 
 # ---------------------------------------------------------------------------------------------- devices

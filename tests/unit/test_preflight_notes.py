@@ -21,6 +21,10 @@ def _machine(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)))
 
 
+#: Presets with four updates a batch want four times as many prompts at once.
+SMALL = ("trainer.prompts_per_step=8",)
+
+
 def notes(*words: str) -> tuple[str, ...]:
     return prepare(load.to_settings(load.compose(["tracker=none", "dataset.train_size=64", *words]))).notes
 
@@ -36,6 +40,10 @@ def test_dapo_says_in_one_line_that_dynamic_sampling_is_missing() -> None:
     [
         ["algorithm=grpo"],
         ["algorithm=dr_grpo"],
+        ["algorithm=bnpo"],
+        ["algorithm=gdpo"],
+        ["algorithm=orz"],
+        *([f"algorithm={preset}", *SMALL] for preset in ("cispo", "gspo", "luspo", "sapo", "vespo")),
         ["reward=math_only"],
         ["launch=ddp"],
         ["launch=inline"],
@@ -138,17 +146,54 @@ TOLD = {
     ),
     "evaluation of TRL": (["+trainer.extra.eval_steps=5"], "trainer.extra.eval_steps=5 has no effect: held-out"),
     "checkpoints": (["+trainer.extra.save_steps=5"], "trainer.extra.save_steps=5 has no effect: no checkpoints"),
-    "field of another loss": (
-        ["+trainer.extra.sapo_temperature_pos=2.0"],
-        "trainer.extra.sapo_temperature_pos=2.0 has no effect: algorithm.loss_type is not sapo",
+    "gate of another loss": (
+        ["algorithm.sapo_temperature_pos=2.0"],
+        "algorithm.sapo_temperature_pos=2.0 has no effect: algorithm.loss_type is not sapo",
+    ),
+    "kernel of another loss": (
+        ["algorithm=sapo", *SMALL, "algorithm.vespo_k_neg=4"],
+        "algorithm.vespo_k_neg=4.0 has no effect: algorithm.loss_type is not vespo",
+    ),
+    "gate that is steeper for rewards": (
+        ["algorithm=sapo", *SMALL, "algorithm.sapo_temperature_neg=0.9"],
+        "algorithm.sapo_temperature_neg=0.9: below sapo_temperature_pos (1.0)",
+    ),
+    "clip of a soft gate": (
+        ["algorithm=sapo", *SMALL, "algorithm.epsilon=0.3", "algorithm.epsilon_high=0.3"],
+        "algorithm.epsilon=0.3, algorithm.epsilon_high=0.3: no effect, loss_type=sapo does not clip that way",
+    ),
+    "two-sided clip of a kernel": (
+        ["algorithm=vespo", *SMALL, "algorithm.delta=4"],
+        "algorithm.delta=4.0: no effect, loss_type=vespo does not clip that way",
+    ),
+    "no lower clip": (
+        ["algorithm.epsilon=1.5", "algorithm.epsilon_high=1.5"],
+        "algorithm.epsilon=1.5: 1 - epsilon is not above 0, so ratios are never clipped from below",
+    ),
+    "sequence clip around a ratio of 1": (
+        ["algorithm=gspo", "algorithm.updates_per_batch=1"],
+        "algorithm.epsilon=0.0003, algorithm.epsilon_high=0.0004: no effect, each batch is used for one update",
+    ),
+    "scaling of components that are normalised one by one": (
+        ["algorithm=gdpo", "algorithm.scale_rewards=none"],
+        "algorithm.scale_rewards=none has no effect: normalize_then_sum divides each component",
     ),
     "field of vLLM": (
         ["+trainer.extra.vllm_model_impl=vllm"],
         "trainer.extra.vllm_model_impl=vllm has no effect: vllm is off",
     ),
     "reference that stays": (
-        ["+trainer.extra.ref_model_sync_steps=5"],
-        "trainer.extra.ref_model_sync_steps=5 has no effect: the reference model stays as it is",
+        ["algorithm.ref_model_sync_steps=5"],
+        "algorithm.ref_model_sync_steps=5 has no effect: the reference model stays as it is",
+    ),
+    "reference that does not exist": (
+        ["algorithm=r1", "algorithm.beta=0"],
+        "algorithm.sync_ref_model=true has no effect: algorithm.beta is 0",
+    ),
+    # 400 steps, and the run has 70.
+    "reference that is refreshed too late": (
+        ["algorithm=r1"],
+        "algorithm.ref_model_sync_steps=400: the run ends at step 70, so the reference model is never refreshed",
     ),
     "entropy bonus that is fixed": (
         ["+trainer.extra.entropy_target=0.3"],
@@ -170,6 +215,10 @@ TOLD = {
     "health that is off": (
         ["health=off", "health.window=20"],
         "health.window=20 has no effect: health.enabled is false",
+    ),
+    "probe that is off": (
+        ["health.kl_probe.enabled=false", "health.kl_probe.completions=32"],
+        "health.kl_probe.completions=32 has no effect: health.kl_probe.enabled is false",
     ),
     "window longer than the run": (
         ["health.window=100"],
@@ -194,7 +243,11 @@ def test_setting_with_a_catch_is_told_in_one_line(words: list[str], start: str) 
         ["algorithm.loss_type=cispo", "algorithm.epsilon_high=5"],
         ["algorithm.loss_type=grpo", "algorithm.importance_sampling_level=sequence"],
         ["algorithm.loss_type=luspo", "algorithm.importance_sampling_level=sequence"],
-        ["algorithm.loss_type=sapo", "+trainer.extra.sapo_temperature_pos=2.0"],
+        ["algorithm.loss_type=sapo", "algorithm.sapo_temperature_pos=1.02"],
+        ["algorithm.loss_type=vespo", "algorithm.vespo_k_pos=1"],
+        ["algorithm=r1", "trainer.max_steps=400"],
+        ["algorithm.sync_ref_model=true", "algorithm.ref_model_sync_steps=5"],
+        ["health.enabled=false", "health.kl_probe.completions=32"],  # a curve, and no rule
         ["algorithm.multi_objective_aggregation=normalize_then_sum"],
         ["algorithm.use_bias_correction_kl=true"],  # beta is 0.04
         ["trainer.warmup_steps=69"],
@@ -203,7 +256,6 @@ def test_setting_with_a_catch_is_told_in_one_line(words: list[str], start: str) 
         ["+trainer.extra.repetition_penalty=1.0"],
         ["+trainer.extra.min_p=null"],
         ["+trainer.extra.log_completions=true"],
-        ["+trainer.extra.sync_ref_model=true", "+trainer.extra.ref_model_sync_steps=5"],
         ["launch=ddp", "launch.main_process_port=29500"],
         ["launch.mixed_precision=bf16"],
         ["health.window=70"],

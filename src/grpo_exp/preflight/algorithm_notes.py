@@ -10,7 +10,9 @@ _CLIPPED = {"grpo", "bnpo", "dr_grpo", "dapo", "luspo"}
 #: Loss types that sum over tokens, so that a sequence counts by its length.
 _SUMMED_OVER_TOKENS = {"bnpo", "dr_grpo", "dapo", "cispo"}
 #: Clips that presets state although they update once per batch: (lower, upper).
-_USUAL_CLIPS = {(0.2, 0.2), (0.2, 0.28)}
+_USUAL_CLIPS = {(0.2, 0.2), (0.2, 0.28), (10.0, 10.0)}
+#: Fields of one loss type: start of their names.
+_OF_ONE_LOSS = {"sapo_": "sapo", "vespo_": "vespo"}
 
 
 def algorithm_notes(settings: RunSettings) -> list[str]:
@@ -19,9 +21,11 @@ def algorithm_notes(settings: RunSettings) -> list[str]:
     return [
         *_sampling_notes(algorithm),
         *_kl_notes(algorithm),
+        *_reference_notes(settings),
         *_scaling_notes(algorithm),
         *_clip_notes(algorithm),
         *_level_notes(algorithm),
+        *_soft_gate_notes(algorithm),
         *_mask_notes(settings),
     ]
 
@@ -45,6 +49,28 @@ def _kl_notes(algorithm: AlgorithmSettings) -> list[str]:
     if algorithm.beta != 0 or not algorithm.use_bias_correction_kl:
         return []
     return ["algorithm.use_bias_correction_kl has no effect: algorithm.beta is 0; leave it out, or raise beta"]
+
+
+def _reference_notes(settings: RunSettings) -> list[str]:
+    """Tell of a refresh that does not happen."""
+    algorithm, steps = settings.algorithm, settings.trainer.max_steps
+    if not algorithm.sync_ref_model:
+        return [
+            f"algorithm.{name}={getattr(algorithm, name)} has no effect: the reference model stays as it is; leave it "
+            "out, or add algorithm.sync_ref_model=true"
+            for name in _changed(algorithm, "ref_model_")
+        ]
+    if algorithm.beta == 0:
+        return [
+            "algorithm.sync_ref_model=true has no effect: algorithm.beta is 0, so there is no reference model; leave "
+            "it out, or raise beta"
+        ]
+    if algorithm.ref_model_sync_steps > steps:
+        return [
+            f"algorithm.ref_model_sync_steps={algorithm.ref_model_sync_steps}: the run ends at step {steps}, so the "
+            "reference model is never refreshed; lower it"
+        ]
+    return []
 
 
 def _scaling_notes(algorithm: AlgorithmSettings) -> list[str]:
@@ -73,6 +99,11 @@ def _clip_notes(algorithm: AlgorithmSettings) -> list[str]:
         return [
             f"{', '.join(unused)}: no effect, loss_type={loss} does not clip that way; leave out, or "
             "choose another loss_type"
+        ]
+    if loss in _CLIPPED and algorithm.epsilon >= 1 and (algorithm.epsilon, algorithm.clip_high) not in _USUAL_CLIPS:
+        return [
+            f"algorithm.epsilon={algorithm.epsilon}: 1 - epsilon is not above 0, so ratios are never clipped from "
+            "below; use a value below 1 to clip them"
         ]
     updates = algorithm.updates_per_batch * algorithm.num_iterations
     unusual = _unusual(algorithm) if loss in _CLIPPED and updates == 1 else []
@@ -111,6 +142,29 @@ def _level_notes(algorithm: AlgorithmSettings) -> list[str]:
     if level == "token" and loss == "luspo":
         return [f"{given} with loss_type=luspo: the paper's ratio is one per sequence; use sequence"]
     return []
+
+
+def _soft_gate_notes(algorithm: AlgorithmSettings) -> list[str]:
+    """Tell of gates and kernels of another loss, and of a gate that is steeper for rewards than for punishments."""
+    found = [
+        f"algorithm.{name}={getattr(algorithm, name)} has no effect: algorithm.loss_type is not {loss}; leave it out"
+        for start, loss in _OF_ONE_LOSS.items()
+        if loss != algorithm.loss_type
+        for name in _changed(algorithm, start)
+    ]
+    positive, negative = algorithm.sapo_temperature_pos, algorithm.sapo_temperature_neg
+    if algorithm.loss_type == "sapo" and negative < positive:
+        found.append(
+            f"algorithm.sapo_temperature_neg={negative}: below sapo_temperature_pos ({positive}), and the paper wants "
+            "tokens that are punished to fade faster (arXiv:2511.20347); raise it"
+        )
+    return found
+
+
+def _changed(algorithm: AlgorithmSettings, start: str) -> list[str]:
+    """Return the fields whose names start so and that are not at their default."""
+    fields = type(algorithm).model_fields
+    return [name for name in fields if name.startswith(start) and getattr(algorithm, name) != fields[name].default]
 
 
 def _mask_notes(settings: RunSettings) -> list[str]:

@@ -14,12 +14,7 @@ _WITHOUT_EFFECT: dict[str, Callable[[RunSettings], str | None]] = {
     "num_generations_eval": lambda s: "held-out accuracy has its own loop; see trainer.eval_samples",
     "save_": lambda s: "no checkpoints are written; see trainer.save_model",
     "hub_": lambda s: "nothing is pushed to the hub; upload the folder model/ of a run",
-    "sapo_": lambda s: _unless(s.algorithm.loss_type == "sapo", "algorithm.loss_type is not sapo; leave it out"),
-    "vespo_": lambda s: _unless(s.algorithm.loss_type == "vespo", "algorithm.loss_type is not vespo; leave it out"),
     "vllm_": lambda s: _unless(s.vllm.mode != "off", "vllm is off; leave it out, or use vllm=colocate"),
-    "ref_model_": lambda s: _unless(
-        s.trainer.extra.get("sync_ref_model") is True, "the reference model stays as it is; add sync_ref_model=true"
-    ),
     "entropy_coef_": lambda s: _unless(_adapts_entropy(s), "the entropy bonus is fixed; add use_adaptive_entropy=true"),
     "entropy_target": lambda s: _unless(
         _adapts_entropy(s), "the entropy bonus is fixed; add use_adaptive_entropy=true"

@@ -24,7 +24,6 @@ def group_faults(settings: RunSettings) -> list[str]:
     return [
         *_length_faults(settings),
         *_model_faults(settings),
-        *_reference_faults(settings),
         *_vllm_faults(settings),
         *_device_faults(settings),
     ]
@@ -107,15 +106,6 @@ def _model_folder_faults(text: str) -> list[str]:
         f"model.path={text}: holds no {what} ({' or '.join(patterns)}); give a folder written by save_pretrained"
         for what, patterns in _PARTS.items()
         if not any(any(folder.glob(pattern)) for pattern in patterns)
-    ]
-
-
-def _reference_faults(settings: RunSettings) -> list[str]:
-    if not settings.trainer.extra.get("sync_ref_model") or settings.algorithm.beta != 0:
-        return []
-    return [
-        "trainer.extra.sync_ref_model=True: there is no reference model to synchronise, since algorithm.beta is 0; "
-        "raise algorithm.beta, or leave it out"
     ]
 
 

@@ -165,18 +165,25 @@ def _launch_notes(settings: RunSettings) -> list[str]:
 
 def _health_notes(settings: RunSettings) -> list[str]:
     health, steps = settings.health, settings.trainer.max_steps
+    found = []
+    if not health.kl_probe.enabled:
+        found += [
+            f"health.kl_probe.{name}={getattr(health.kl_probe, name)} has no effect: health.kl_probe.enabled is false; "
+            "leave it out, or set that true"
+            for name in changed(health.kl_probe, "completions", "every_steps")
+        ]
     if not health.enabled:
-        return [
+        found += [
             f"health.{name}={getattr(health, name)} has no effect: health.enabled is false; leave it out, or use "
             "health=default"
             for name in changed(health, "window", "dead_groups", "truncated")
         ]
-    if changed(health, "window") and health.window > steps:
-        return [
+    elif changed(health, "window") and health.window > steps:
+        found.append(
             f"health.window={health.window}: a warning needs that many steps and the run has {steps}, so none will "
             "come; lower it"
-        ]
-    return []
+        )
+    return found
 
 
 def _left_out(data: PromptData) -> list[str]:

@@ -10,6 +10,9 @@ from grpo_exp.settings.base import FilledText, Float, Int, NoneText, PositiveFra
 
 #: TRL's loss types, grouped by how many numbers the ratio clip needs.
 LossType = Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"]
+#: Shape of a soft gate, and power or decay of VESPO's kernel: 1 to 4 in the papers.
+GateTemperature = Annotated[Float, Field(gt=0, le=100)]
+KernelExponent = Annotated[Float, Field(ge=0, le=100)]
 
 
 class DynamicSampling(Settings):
@@ -37,7 +40,7 @@ class AlgorithmSettings(Settings):
     multi_objective_aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize"
     """Weighted sum of components before or after normalising."""
     epsilon: Annotated[Float, Field(gt=0, le=10)] = 0.2
-    """Lower clip of the ratio: at 1 - epsilon."""
+    """Lower clip of the ratio: at 1 - epsilon; from 1 on there is none, since ratios are positive."""
     epsilon_high: Annotated[Annotated[Float, Field(gt=0, le=100)] | None, NoneText, Field(examples=[0.28])] = None
     """Upper clip of the ratio: at 1 + epsilon_high; null is epsilon. For cispo an absolute cap (about 5)."""
     delta: Annotated[Annotated[Float, Field(gt=1, le=1000)] | None, NoneText, Field(examples=[4.0])] = None
@@ -46,6 +49,24 @@ class AlgorithmSettings(Settings):
     """Weight of the KL to the reference model; 0 loads no reference model."""
     use_bias_correction_kl: bool = False
     """Multiply the KL by the ratio (DeepSeek-V3.2); false is the k3 estimator of DeepSeekMath, eq. 4."""
+    sync_ref_model: bool = False
+    """Refresh the reference model while training; acts with `beta` above 0 (TR-DPO, arXiv:2404.09656)."""
+    ref_model_sync_steps: Annotated[Int, Field(ge=1, le=1_000_000)] = 512
+    """Optimizer steps between two refreshes of the reference model (tau of TR-DPO; DeepSeek-R1: 400)."""
+    ref_model_mixup_alpha: PositiveFraction = 0.6
+    """Share of the policy in the refreshed reference, in (0, 1]; 1 replaces it (alpha of TR-DPO; DeepSeek-R1: 1)."""
+    sapo_temperature_pos: GateTemperature = 1.0
+    """Steepness of the gate 4/tau sigmoid(tau (r - 1)) at positive advantage; `loss_type` sapo (arXiv:2511.20347)."""
+    sapo_temperature_neg: GateTemperature = 1.05
+    """The same at advantage 0 and below; the paper wants it above `sapo_temperature_pos`."""
+    vespo_k_pos: KernelExponent = 2.0
+    """Power k of the kernel w^k exp(lambda (1 - w)) at advantage 0 and above; `loss_type` vespo (arXiv:2602.10693)."""
+    vespo_lambda_pos: KernelExponent = 3.0
+    """Decay lambda of that kernel at advantage 0 and above."""
+    vespo_k_neg: KernelExponent = 3.0
+    """Power k of that kernel at negative advantage."""
+    vespo_lambda_neg: KernelExponent = 2.0
+    """Decay lambda of that kernel at negative advantage."""
     temperature: Annotated[Float, Field(gt=0, le=2)] = 1.0
     """Sampling temperature of the rollouts, in (0, 2]."""
     top_p: PositiveFraction = 1.0
@@ -74,8 +95,6 @@ class AlgorithmSettings(Settings):
                     "an absolute cap; use a value above 1, for example 5.0"
                 )
         else:
-            if self.epsilon >= 1:
-                faults.append(f"epsilon: {self.epsilon} puts the lower clip at or below 0; use a value below 1")
             if self.clip_high < self.epsilon:
                 faults.append(
                     f"epsilon_high: {self.epsilon_high} is below epsilon ({self.epsilon}); the upper clip must "

@@ -6,7 +6,6 @@ looked at here before Hydra sees it, so that these faults are told together.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import ConfigCompositionException, HydraException
 
 from grpo_exp.errors import ConfigError
-from grpo_exp.settings.faults import unknown_key
+from grpo_exp.settings.faults import nearest, unknown_key
 
 #: Groups that need not be chosen.
 _OPTIONAL_GROUPS = {"experiment"}
@@ -89,8 +88,8 @@ def _option_fault(word: str, group: str, value: Any, options: Sequence[str]) -> 
     text = str(value)
     if text in options:
         return None
-    close = difflib.get_close_matches(text, options, n=1, cutoff=0.4)
-    hint = f"did you mean {group}={close[0]}? " if close else ""
+    close = nearest(text, options, cutoff=0.4)
+    hint = f"did you mean {group}={close}? " if close else ""
     return f"{group}={text}: there is no such option; {hint}options of {group}: {_list(options)}"
 
 

@@ -212,8 +212,15 @@ def _known_keys(parent: Any, path: str) -> list[str]:
 
 def did_you_mean(value: Any, options: Sequence[str]) -> str:
     """Return `; did you mean X?` for the nearest option, or nothing where none is near."""
-    close = difflib.get_close_matches(str(value), options, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = nearest(str(value), options, cutoff=0.5)
+    return f"; did you mean {close}?" if close else ""
+
+
+def nearest(text: str, options: Sequence[str], *, cutoff: float) -> str | None:
+    """Return the option spelled most like the text, or None; one of the same letters first (dpao: dapo, not gdpo)."""
+    close = difflib.get_close_matches(text, options, n=3, cutoff=cutoff)
+    swapped = [option for option in close if sorted(option) == sorted(text)]
+    return next(iter([*swapped, *close]), None)
 
 
 def _quoted(expected: str) -> list[str]:

@@ -39,6 +39,15 @@ ARRIVES: list[tuple[str, str, Any]] = [
     ("algorithm.scale_rewards=batch", "scale_rewards", "batch"),
     ("algorithm.importance_sampling_level=sequence", "importance_sampling_level", "sequence"),
     ("algorithm.num_iterations=2", "num_iterations", 2),
+    ("algorithm.sync_ref_model=true", "sync_ref_model", True),  # beta is 0.04
+    ("algorithm.ref_model_sync_steps=7", "ref_model_sync_steps", 7),
+    ("algorithm.ref_model_mixup_alpha=1", "ref_model_mixup_alpha", 1.0),
+    ("algorithm.sapo_temperature_pos=1.5", "sapo_temperature_pos", 1.5),
+    ("algorithm.sapo_temperature_neg=2", "sapo_temperature_neg", 2.0),
+    ("algorithm.vespo_k_pos=1.5", "vespo_k_pos", 1.5),
+    ("algorithm.vespo_lambda_pos=2.5", "vespo_lambda_pos", 2.5),
+    ("algorithm.vespo_k_neg=4", "vespo_k_neg", 4.0),
+    ("algorithm.vespo_lambda_neg=1.25", "vespo_lambda_neg", 1.25),
     ("trainer.learning_rate='3e-6'", "learning_rate", 3e-6),
     ("trainer.max_steps=7", "max_steps", 7),
     ("trainer.max_completion_length=64", "max_completion_length", 64),
@@ -69,6 +78,13 @@ def test_setting_arrives(word: str, field: str, value: Any, all_changed: Any) ->
 @pytest.mark.filterwarnings(RENAMED)
 def test_upper_clip_left_out_is_the_lower_one(tmp_path: Path) -> None:
     assert build(tmp_path, "algorithm.epsilon=0.15", "algorithm.epsilon_high=null").epsilon_high == 0.15
+
+
+@pytest.mark.filterwarnings(RENAMED)
+def test_reference_is_refreshed_where_there_is_one(tmp_path: Path) -> None:
+    """TRL refuses the switch without a reference model; a sweep over beta may hold 0."""
+    assert build(tmp_path, "algorithm=r1").sync_ref_model is True
+    assert build(tmp_path, "algorithm=r1", "algorithm.beta=0").sync_ref_model is False
 
 
 @pytest.mark.filterwarnings(RENAMED)

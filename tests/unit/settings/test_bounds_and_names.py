@@ -37,6 +37,11 @@ Faults = Callable[[dict[str, Any]], tuple[str, ...]]
         ("launch.main_process_port", 80, "at least 1024"),
         ("launch.num_processes", 0, "at least 1"),
         ("health.window", 0, "at least 1"),
+        ("health.kl_probe.every_steps", 0, "at least 1"),
+        ("algorithm.sapo_temperature_pos", 0, "above 0"),
+        ("algorithm.vespo_lambda_neg", -1, "at least 0"),
+        ("algorithm.ref_model_mixup_alpha", 1.5, "at most 1"),
+        ("algorithm.ref_model_sync_steps", 0, "at least 1"),
         ("model.priming.fraction_right_boxed", -0.1, "at least 0"),
     ],
 )
@@ -179,9 +184,10 @@ def test_no_upper_clip_means_the_lower_one(changed: Changed) -> None:
     assert changed({"algorithm.epsilon_high": 0.28}).algorithm.clip_high == 0.28
 
 
-def test_lower_clip_at_one_or_above_would_be_negative(faults: Faults) -> None:
-    (fault,) = faults({"algorithm.epsilon": 1.0, "algorithm.epsilon_high": 1.0})
-    assert fault.startswith("algorithm.epsilon: 1.0 puts the lower clip at or below 0")
+def test_clip_of_deepseek_r1_is_a_right_one(changed: Changed) -> None:
+    """1 - 10 is below 0: there is no lower clip. The notes tell of it where no preset states it."""
+    algorithm = changed({"algorithm.epsilon": 10, "algorithm.epsilon_high": 10}).algorithm
+    assert (algorithm.epsilon, algorithm.clip_high) == (10.0, 10.0)
 
 
 def test_two_sided_clip_lies_above_the_upper_one(faults: Faults, changed: Changed) -> None:
@@ -271,3 +277,23 @@ def test_file_and_folder_that_a_group_needs(faults: Faults) -> None:
 def test_missing_group_is_named(faults: Faults, data: dict[str, Any]) -> None:
     del data["health"]
     assert faults({}) == ("health: is missing and has no default; add health=VALUE",)
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("dpao", "dapo"),  # gdpo shares as many letters in order, but not all of them
+        ("gpdo", "gdpo"),
+        ("gpso", "gspo"),
+        ("grop", "grpo"),
+        ("dr_gpro", "dr_grpo"),
+        ("cipso", "cispo"),
+        ("daop", "dapo"),
+        ("zzz", None),
+    ],
+)
+def test_swapped_letters_name_the_preset_that_was_meant(text: str, near: str | None) -> None:
+    from grpo_exp.settings.faults import nearest
+
+    presets = ["bnpo", "cispo", "dapo", "dr_grpo", "gdpo", "grpo", "gspo", "luspo", "orz", "r1", "sapo", "vespo"]
+    assert nearest(text, presets, cutoff=0.4) == near

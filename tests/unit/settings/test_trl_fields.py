@@ -14,12 +14,12 @@ from grpo_exp.settings.typed_text import type_fault
 def test_names_are_read_from_the_installed_source() -> None:
     """One of TRL's own, one of its base class, one of transformers; nothing private."""
     fields = grpo_config_fields()
-    assert {"scale_rewards", "num_generations", "learning_rate", "log_completions", "sync_ref_model"} <= fields.keys()
+    assert {"scale_rewards", "num_generations", "learning_rate", "log_completions", "entropy_coef"} <= fields.keys()
     assert not any(name.startswith("_") for name in fields)
 
 
 def test_free_field_passes() -> None:
-    assert extra_faults({"log_completions": True, "sync_ref_model": False}) == []
+    assert extra_faults({"log_completions": True, "use_adaptive_entropy": False}) == []
     assert extra_faults({}) == []
 
 
@@ -38,6 +38,8 @@ def test_unknown_field_names_the_nearest() -> None:
         ("reward_weights", "reward.components.NAME.weight"),
         ("bf16", "launch.mixed_precision"),
         ("seed", "seed"),
+        ("sync_ref_model", "algorithm.sync_ref_model"),
+        ("vespo_k_pos", "algorithm.vespo_k_pos"),
         # transformers' newer name of the same switch: it wins over the older one.
         ("activation_checkpointing", "trainer.gradient_checkpointing"),
     ],

@@ -12,6 +12,7 @@ from accelerate.utils import gather_object
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from grpo_exp.backends.trl.agreement import agree_over
+from grpo_exp.backends.trl.kl_probe import KlProbe
 from grpo_exp.backends.trl.reward_batch import OUTCOMES, RewardBatch
 from grpo_exp.errors import RunError
 
@@ -59,11 +60,19 @@ class TimedGRPOTrainer(GRPOTrainer):
         self._rewards = rewards
         self._primary = primary
         self._clock = clock
+        #: Set by whoever wants the KL from the initial policy.
+        self.kl_probe: KlProbe | None = None
         super().__init__(reward_funcs=list[Any](rewards.functions()), **kwargs)
 
     def _generate(self, prompts: list[Any]) -> Any:
         with self._clock.phase("generate"):
             return super()._generate(prompts)
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        batch = super()._generate_and_score_completions(inputs)
+        if self.kl_probe is not None and self.state.global_step == 0:  # the policy has not moved yet
+            self.kl_probe.keep(batch)
+        return batch
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         with self._clock.phase("reward"):

@@ -17,6 +17,7 @@ from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.arguments import build_arguments
 from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback
 from grpo_exp.backends.trl.generation import SamplingPlan, build_generate
+from grpo_exp.backends.trl.kl_probe import KlProbe
 from grpo_exp.backends.trl.reward_batch import RewardBatch
 from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
 from grpo_exp.data.prompts import PromptData, PromptRow
@@ -95,6 +96,7 @@ def run_training(
     stop = StopCallback(observer.wants_stop, agree_over(trainer.accelerator))
     trainer.add_callback(MetricsCallback(clock, observer.on_metrics))
     trainer.add_callback(stop)  # behind the metrics: a step that is broken is the last one
+    _add_kl_probe(trainer, settings)  # behind the clock, which is read when the step ends
     evaluation: dict[str, dict[str, Any]] = {}
     try:
         if settings.trainer.eval_before:
@@ -130,6 +132,13 @@ def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> Ti
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     return trainer
+
+
+def _add_kl_probe(trainer: TimedGRPOTrainer, settings: RunSettings) -> None:
+    probe = settings.health.kl_probe
+    if probe.enabled:
+        trainer.kl_probe = KlProbe(trainer, completions=probe.completions, every_steps=probe.every_steps)
+        trainer.add_callback(trainer.kl_probe)
 
 
 def _tell_priming(observer: TrainingObserver, settings: RunSettings, step: int) -> None:
