@@ -49,6 +49,7 @@ class Adopted:
             console,
             total_steps=self.settings.trainer.max_steps,
             component_names=list(self.settings.reward.components),
+            events=self.directory.events,
         )
 
     def end(self, reason: str | None = None) -> None:

@@ -186,7 +186,7 @@ def read_events(directory: RunDirectory, *, attempt: int | None = None) -> list[
     """
     if not directory.events.exists():
         return []
-    found = [_parse_line(line) for line in directory.events.read_bytes().splitlines()]
+    found = [parse_event(line) for line in directory.events.read_bytes().splitlines()]
     return [event for event in found if event is not None and attempt in {None, event["attempt"]}]
 
 
@@ -201,7 +201,8 @@ def _move_into(folder: Path, path: Path) -> None:
     path.rmdir()
 
 
-def _parse_line(line: bytes) -> dict[str, Any] | None:
+def parse_event(line: bytes) -> dict[str, Any] | None:
+    """Return the event of a line of `events.jsonl`, or None where a crash cut it."""
     try:
         event = json.loads(line)
     except ValueError:

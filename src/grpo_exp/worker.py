@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 from grpo_exp.data.load import load_prompts
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.errors import ConfigError, ExitCode, RunError
+from grpo_exp.health.explanations import Explainer
 from grpo_exp.health.rules import HealthMonitor
-from grpo_exp.rundir import RunDirectory, write_json
+from grpo_exp.rundir import RunDirectory, read_events, write_json
 from grpo_exp.settings.batching import solve_batch
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.stop_watch import StopRequestedError, StopWatch
@@ -197,6 +198,9 @@ class _SilentObserver:
     def on_samples(self, when: str, samples: list[dict[str, Any]]) -> None:
         """Ignore samples."""
 
+    def on_note(self, text: str) -> None:
+        """Ignore notes: the main process writes the same one."""
+
     def close(self, status: RunStatus) -> None:
         """Nothing is open."""
 
@@ -220,6 +224,8 @@ class _MainObserver(_SilentObserver):
         self._settings = settings
         self._metrics = MetricsLog(directory.metrics)
         self._health = HealthMonitor(settings.health)
+        told = [event["topic"] for event in read_events(directory) if event["kind"] == "explanation"]
+        self._explainer = Explainer(settings, told=told)
         self._tracker = self._start_tracker()
 
     def on_data(self, data: PromptData) -> None:
@@ -244,6 +250,8 @@ class _MainObserver(_SilentObserver):
         if step == 0 or "train/loss" not in metrics:
             return
         self.last_step = step
+        for explanation in self._explainer.observe(step, record["metrics"]):
+            self._directory.add_event("explanation", explanation.text, topic=explanation.topic, step=step)
         for finding in self._health.observe(step, record["metrics"], record.get("non_finite", [])):
             self._directory.add_event(finding.severity, finding.text, rule=finding.rule, step=finding.step)
             if finding.severity == "critical" and self._settings.health.on_critical == "stop":
@@ -255,6 +263,10 @@ class _MainObserver(_SilentObserver):
         path.parent.mkdir(exist_ok=True)
         with path.open("w") as stream:
             stream.writelines(json.dumps(sample) + "\n" for sample in samples)
+
+    def on_note(self, text: str) -> None:
+        """Write it down; the front end shows it."""
+        self._directory.add_event("note", text)
 
     def close(self, status: RunStatus) -> None:
         """End the tracker run; what it says about itself goes into `tracker.json` and the events."""

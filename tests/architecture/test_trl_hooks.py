@@ -80,3 +80,64 @@ def test_our_overrides_have_the_same_parameters(trainer_class: type) -> None:
         if hasattr(trainer_class, name):
             assert parameters(getattr(TimedGRPOTrainer, name)) == parameters(getattr(trainer_class, name)), name
     assert {"_generate", "_calculate_rewards", "_generate_and_score_completions"} <= set(overridden)
+
+
+def test_fast_step_finds_its_hooks_as_they_were(trainer_class: type) -> None:
+    """Micro-batches are taken over in `_prepare_inputs`; the loss and the log-probabilities are asked for as before."""
+    assert parameters(inspect.unwrap(trainer_class.__dict__["_prepare_inputs"])) == ["self", "generation_batch"], (
+        "_prepare_inputs"
+    )
+    assert parameters(trainer_class.__dict__["_compute_loss"]) == ["self", "model", "inputs"], "_compute_loss"
+    hook = inspect.unwrap(trainer_class.__dict__["_get_per_token_logps_and_entropies"])
+    assert parameters(hook)[:8] == [
+        "self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy",
+        "compute_aux_loss",
+    ], "_get_per_token_logps_and_entropies"  # fmt: skip
+    assert returned(hook) == ["(logps, entropies, aux_loss)"], "_get_per_token_logps_and_entropies"
+    defaults = [p.default for p in inspect.signature(hook).parameters.values()][5:]
+    assert all(value is None or value is False for value in defaults), "_get_per_token_logps_and_entropies"
+
+
+def test_fast_step_overrides_have_the_parameters_of_the_hooks() -> None:
+    from grpo_exp.backends.trl.fast_step import FastStepTrainer
+
+    overridden = vars(FastStepTrainer)
+    assert parameters(overridden["_prepare_inputs"]) == ["self", "generation_batch"]
+    assert parameters(overridden["_compute_loss"]) == ["self", "model", "inputs"]
+    assert parameters(overridden["_get_per_token_logps_and_entropies"]) == [
+        "self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "kwargs",
+    ]  # fmt: skip
+
+
+def test_buffer_of_a_generated_batch_is_one_list_of_micro_batches(trainer_class: type) -> None:
+    """The fast step lays out anew what a new list in `_buffered_inputs` holds, and serves it by `_step`."""
+    source = inspect.getsource(inspect.unwrap(trainer_class.__dict__["_prepare_inputs"]))
+    for line in (
+        "generation_batch = shuffle_sequence_dict(generation_batch)",
+        "generation_batches = split_tensor_dict(generation_batch, self.args.steps_per_generation)",
+        "inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]",
+    ):
+        assert line in source, f"_prepare_inputs: {line}"
+
+
+#: What each loss type divides by, as `backends/trl/fast_step.py` takes it to be.
+DIVISORS = (
+    "loss = ((per_token_loss * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)).mean()",
+    "loss = (per_token_loss * mask).sum() / mask.sum().clamp(min=1.0)",
+    "loss = (per_token_loss * mask).sum() / (per_token_loss.size(0) * self.max_completion_length)",
+    'normalizer = inputs["num_items_in_batch"].clamp(min=1.0) / self.accelerator.num_processes',
+    "loss = (per_token_loss * mask).sum(-1).mean()",
+)
+
+
+def test_losses_divide_by_what_the_fast_step_scales_by(trainer_class: type) -> None:
+    source = inspect.getsource(trainer_class.__dict__["_compute_loss"])
+    for line in DIVISORS:
+        assert line in source, f"_compute_loss: {line}"
+    # What the metrics of a micro-batch are means over; `step_metrics.py` weights them so.
+    assert source.count("if x.shape[1] == 1:") == 2, "_compute_loss: means of sequence-level values"
+    # Rows differ in number between processes; what pads them is NaN, so the extremes must not see it.
+    for line in ("nanmin(gathered_low_clip).item()", "nanmax(gathered_high_clip).item()"):
+        assert line in source, f"_compute_loss: {line}"
+    assert source.count("self.accelerator.gather(") == 3, "_compute_loss: what is gathered"
+    assert "local_sum, local_count = (x * mask).sum(), mask.sum().float()" in source, "_compute_loss: token means"

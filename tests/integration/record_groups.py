@@ -48,7 +48,7 @@ def main() -> None:
     out, *words = sys.argv[1:]
     overrides = [
         *words, "launch=ddp", "trainer.prompts_per_step=3", "algorithm.num_generations=6", "trainer.max_steps=2",
-        "dataset.eval_size=4", "trainer.save_model=false", "trainer.eval_before=false",
+        "dataset.eval_size=4", "trainer.save_model=false", "trainer.eval_before=false", "trainer.fast_step=false",
     ]  # fmt: skip
     settings = load.to_settings(load.compose(overrides))
     prepared = prepare(settings)

@@ -178,6 +178,14 @@ TOLD = {
         ["algorithm=gdpo", "algorithm.scale_rewards=none"],
         "algorithm.scale_rewards=none has no effect: normalize_then_sum divides each component",
     ),
+    "fast step of a loss that depends on the split": (
+        ["algorithm.loss_type=bnpo"],
+        "trainer.fast_step=true has no effect: algorithm.loss_type=bnpo divides by the tokens of each micro-batch",
+    ),
+    "fast step beside an entropy bonus": (
+        ["+trainer.extra.entropy_coef=0.01"],
+        "trainer.fast_step=true has no effect: trainer.extra.entropy_coef=0.01 adds the mean entropy",
+    ),
     "field of vLLM": (
         ["+trainer.extra.vllm_model_impl=vllm"],
         "trainer.extra.vllm_model_impl=vllm has no effect: vllm is off",
@@ -249,6 +257,7 @@ def test_setting_with_a_catch_is_told_in_one_line(words: list[str], start: str) 
         ["algorithm.sync_ref_model=true", "algorithm.ref_model_sync_steps=5"],
         ["health.enabled=false", "health.kl_probe.completions=32"],  # a curve, and no rule
         ["algorithm.multi_objective_aggregation=normalize_then_sum"],
+        ["algorithm.loss_type=bnpo", "trainer.fast_step=false"],
         ["algorithm.use_bias_correction_kl=true"],  # beta is 0.04
         ["trainer.warmup_steps=69"],
         ["trainer.max_completion_length=15"],

@@ -157,3 +157,34 @@ def test_result_says_where_a_stop_came(
     result = worker._to_result(outcome, observer, max_steps=5)
     assert (result["status"], result["exit_code"], result["reason"]) == expected
     assert (result["steps"], result["eval"]) == (steps, {"before": {}})
+
+
+def test_first_steps_are_explained_once_in_the_life_of_a_run(
+    directory: RunDirectory, train_as: Callable[[Train], None]
+) -> None:
+    """Two attempts with the same first steps: the second one repeats nothing, and adds what is new."""
+    surprising = {"train/loss": 0.001, "train/grad_norm": 0.5}
+
+    def train(directory: RunDirectory, settings: Any, observer: Any) -> dict[str, Any]:
+        for step in (1, 2, 3, 4):
+            dead = {"train/frac_reward_zero_std": 1.0} if directory.attempt == 2 and step == 2 else {}
+            observer.on_metrics(step, surprising | dead)
+        return training_result()
+
+    train_as(train)
+    worker.run_worker(directory)
+    begin_attempt(directory)
+    worker.run_worker(directory)
+    found = [(e["attempt"], e["step"], e["topic"]) for e in read_events(directory) if e["kind"] == "explanation"]
+    assert found == [(1, 1, "loss_near_zero"), (2, 2, "dead_groups")]
+
+
+def test_note_of_the_trainer_is_written_down(directory: RunDirectory, train_as: Callable[[Train], None]) -> None:
+    def train(directory: RunDirectory, settings: Any, observer: Any) -> dict[str, Any]:
+        observer.on_note("the model has dropout above 0")
+        return training_result()
+
+    train_as(train)
+    worker.run_worker(directory)
+    (event,) = read_events(directory)
+    assert (event["kind"], event["text"]) == ("note", "the model has dropout above 0")

@@ -15,6 +15,7 @@ from grpo_exp.preflight.algorithm_notes import algorithm_notes
 from grpo_exp.preflight.extra_notes import extra_notes
 from grpo_exp.preflight.tiny_text import longest_answer
 from grpo_exp.settings.base import Settings
+from grpo_exp.settings.fast_step import fast_step_fault
 from grpo_exp.settings.run import RunSettings
 
 
@@ -24,6 +25,7 @@ def notes(settings: RunSettings, data: PromptData) -> list[str]:
         *algorithm_notes(settings),
         *_reward_notes(settings),
         *_optimizer_notes(settings),
+        *_fast_step_notes(settings),
         *extra_notes(settings),
         *_tiny_notes(settings),
         *_local_notes(settings),
@@ -65,6 +67,13 @@ def _optimizer_notes(settings: RunSettings) -> list[str]:
             f"({trainer.adam_beta2**0.5:.3g}) to converge (arXiv:1412.6980, theorem 4.1); 0.9 and 0.999 are usual"
         )
     return found
+
+
+def _fast_step_notes(settings: RunSettings) -> list[str]:
+    fault = fast_step_fault(settings)
+    if not settings.trainer.fast_step or fault is None:
+        return []
+    return [f"trainer.fast_step=true has no effect: {fault}; trainer.fast_step=false leaves this line out"]
 
 
 def _tiny_notes(settings: RunSettings) -> list[str]:

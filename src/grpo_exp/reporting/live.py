@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from grpo_exp.reporting.progress import POLL_SECONDS, ProgressView, feed
+from grpo_exp.reporting.progress import POLL_SECONDS, ProgressView, feed, new_lines
+from grpo_exp.rundir import parse_event
+
+#: Kinds of events that are for the reader at once; findings are told at the end of the run.
+SHOWN_AT_ONCE = frozenset({"explanation", "note"})
 
 
 class LiveRun:
@@ -22,6 +27,7 @@ class LiveRun:
         console: Where to print.
         total_steps: Optimizer steps of the run.
         component_names: Names of the reward components, in order.
+        events: The file with the events; what stands in it now has been told.
     """
 
     def __init__(
@@ -32,11 +38,14 @@ class LiveRun:
         *,
         total_steps: int,
         component_names: Sequence[str],
+        events: Path | None = None,
     ) -> None:
         self._metrics = metrics
         self._status = status
         self._view = ProgressView(total_steps, component_names, console)
         self._offset = 0
+        self._events = events
+        self._events_offset = events.stat().st_size if events is not None and events.exists() else 0
         self._phase: tuple[str, int] | None = None
 
     def __enter__(self) -> LiveRun:
@@ -50,6 +59,7 @@ class LiveRun:
     def refresh(self) -> None:
         """Show what is new."""
         self._offset = feed(self._metrics, self._view, self._offset)
+        self._show_events()
         self._show_phase()
 
     @contextlib.contextmanager
@@ -78,6 +88,14 @@ class LiveRun:
         """Print a line."""
         self._view.message(text)
 
+    def _show_events(self) -> None:
+        if self._events is None:
+            return
+        lines, self._events_offset = new_lines(self._events, self._events_offset)
+        for event in map(parse_event, lines):
+            if event is not None and event["kind"] in SHOWN_AT_ONCE:
+                self.message(event_text(event))
+
     def _show_phase(self) -> None:
         try:
             status = json.loads(self._status.read_text())
@@ -87,3 +105,9 @@ class LiveRun:
         if phase != self._phase and status["phase"] != "training":
             self._view.phase(status["phase"], status["done"], status["total"])
         self._phase = phase
+
+
+def event_text(event: Mapping[str, Any]) -> str:
+    """Write an event that is shown at once as one line."""
+    where = f" (step {event['step']})" if "step" in event else ""
+    return f"note{where}: {event['text']}"

@@ -249,18 +249,24 @@ def feed(path: Path, view: ProgressView, offset: int) -> int:
 
     For callers with a loop of their own; `follow` is this loop.
     """
+    lines, offset = new_lines(path, offset)
+    for line in lines:
+        record = parse_line(line)
+        if record is not None:
+            view.update(record)
+    return offset
+
+
+def new_lines(path: Path, offset: int) -> tuple[list[bytes], int]:
+    """Return the whole lines of a growing file behind an offset, and the offset behind them; it need not exist."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             if size < offset:
-                return size  # cut back to a checkpoint: what is left has been shown
+                return [], size  # cut back to a checkpoint: what is left has been shown
             file.seek(offset)
             block = file.read(size - offset)
     except FileNotFoundError:
-        return offset
+        return [], offset
     whole = block[: block.rfind(b"\n") + 1]
-    for line in whole.splitlines():
-        record = parse_line(line)
-        if record is not None:
-            view.update(record)
-    return offset + len(whole)
+    return whole.splitlines(), offset + len(whole)

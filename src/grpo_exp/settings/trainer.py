@@ -39,6 +39,9 @@ class TrainerSettings(Settings):
     """Gradients are scaled down to this L2 norm."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
+    fast_step: bool = True
+    """Run no row without gradient and no padding that a micro-batch does not need: less time, the same gradient. Where
+    it would change the result it is off by itself, and a note says why."""
     eval_samples: Annotated[Int, Field(ge=1, le=1024)] = 4
     """Samples per held-out prompt, at the training temperature, before and after training."""
     eval_before: bool = True

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from grpo_exp.reporting.live import LiveRun
+from grpo_exp.rundir import RunDirectory
 from grpo_exp.tracking.metrics_log import MetricsLog
 
 
@@ -31,3 +32,24 @@ def test_a_run_is_shown_from_its_files_as_they_come_and_go(tmp_path: Path) -> No
     assert [line.split() for line in lines[2:4]] == [["step", "reward", "ETA"], ["1/2", "0.500", "-"]]
     assert lines[4] == "stopping after this step"
     assert [line.split() for line in lines[5:]] == [["2/2", "0.750", "0:00"]]
+
+
+def test_explanations_and_notes_are_shown_as_they_are_written(tmp_path: Path) -> None:
+    """Only those of this attempt, and only these two kinds: findings are told at the end."""
+    out = io.StringIO()
+    directory = RunDirectory(tmp_path)
+    directory.add_event("explanation", "told by an earlier attempt", step=1)
+    console = Console(file=out, width=140)
+    metrics, status = directory.metrics, directory.status
+    with LiveRun(metrics, status, console, total_steps=2, component_names=[], events=directory.events) as live:
+        live.refresh()
+        directory.add_event("note", "the model has [dropout]")
+        directory.add_event("explanation", "loss is near 0", step=1)
+        directory.add_event("warning", "groups are dead", step=1)
+        live.refresh()
+        live.refresh()
+    assert out.getvalue().splitlines() == [
+        "starting the workers",
+        "note: the model has [dropout]",
+        "note (step 1): loss is near 0",
+    ]

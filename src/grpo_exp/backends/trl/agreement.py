@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,3 +20,21 @@ def agree_over(accelerator: Any) -> Callable[[bool], bool]:
         return bool(accelerator.reduce(flag, reduction="sum").item())
 
     return any_process
+
+
+@contextmanager
+def gathering_unequal_rows(accelerator: Any) -> Iterator[None]:
+    """Let `accelerator.gather` take another number of rows on each process inside: the missing ones are NaN.
+
+    TRL gathers one clip ratio for each row of a micro-batch, and takes minimum and maximum without NaN.
+    """
+    gather = accelerator.gather
+
+    def padded(tensor: torch.Tensor) -> torch.Tensor:
+        return gather(accelerator.pad_across_processes(tensor, dim=0, pad_index=math.nan))
+
+    vars(accelerator)["gather"] = padded
+    try:
+        yield
+    finally:
+        del vars(accelerator)["gather"]

@@ -16,6 +16,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.arguments import build_arguments
 from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback
+from grpo_exp.backends.trl.fast_step import FastStepTrainer
 from grpo_exp.backends.trl.generation import SamplingPlan, build_generate
 from grpo_exp.backends.trl.kl_probe import KlProbe
 from grpo_exp.backends.trl.reward_batch import RewardBatch
@@ -25,6 +26,7 @@ from grpo_exp.evaluation.held_out import HeldOutResult, evaluate_held_out
 from grpo_exp.models.load import load_policy
 from grpo_exp.rewards.components import RewardComponent, build_components
 from grpo_exp.settings.batching import BatchPlan
+from grpo_exp.settings.fast_step import fast_step_fault
 from grpo_exp.settings.run import RunSettings
 
 
@@ -39,6 +41,9 @@ class TrainingObserver(Protocol):
 
     def on_samples(self, when: str, samples: list[dict[str, Any]]) -> None:
         """Held-out completions with their scores."""
+
+    def on_note(self, text: str) -> None:
+        """Something that only the loaded model told, in one line."""
 
     def wants_stop(self) -> bool:
         """Whether this process has been asked to stop."""
@@ -120,7 +125,8 @@ def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> Ti
             settings.model, on_priming_step=lambda step, loss: _tell_priming(observer, settings, step)
         )
     names = [component.name for component in parts.components]
-    trainer = TimedGRPOTrainer(
+    is_fast = settings.trainer.fast_step and fast_step_fault(settings) is None
+    trainer = (FastStepTrainer if is_fast else TimedGRPOTrainer)(
         rewards=RewardBatch(parts.components, list(parts.data.train[0].columns)),
         primary=names.index(settings.reward.primary),
         clock=clock,
@@ -129,6 +135,9 @@ def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> Ti
         train_dataset=to_dataset(parts.data.train),
         processing_class=tokenizer,
     )
+    if isinstance(trainer, FastStepTrainer) and trainer.fast_step_fault is not None:
+        fault = trainer.fast_step_fault
+        observer.on_note(f"trainer.fast_step=true has no effect: {fault}; trainer.fast_step=false leaves this line out")
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     return trainer
