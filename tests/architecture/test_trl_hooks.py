@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from importlib.metadata import version
 from typing import Any
@@ -72,16 +73,6 @@ def test_log_probabilities_are_asked_for_by_ids_mask_and_width(trainer_class: ty
     assert returned(hook) == ["(logps, entropies, aux_loss)"], changed
 
 
-def test_our_overrides_have_the_same_parameters(trainer_class: type) -> None:
-    from grpo_exp.backends.trl.trainer import TimedGRPOTrainer
-
-    overridden = [name for name, value in vars(TimedGRPOTrainer).items() if callable(value) and name != "__init__"]
-    for name in overridden:
-        if hasattr(trainer_class, name):
-            assert parameters(getattr(TimedGRPOTrainer, name)) == parameters(getattr(trainer_class, name)), name
-    assert {"_generate", "_calculate_rewards", "_generate_and_score_completions"} <= set(overridden)
-
-
 def test_fast_step_finds_its_hooks_as_they_were(trainer_class: type) -> None:
     """Micro-batches are taken over in `_prepare_inputs`; the loss and the log-probabilities are asked for as before."""
     assert parameters(inspect.unwrap(trainer_class.__dict__["_prepare_inputs"])) == ["self", "generation_batch"], (
@@ -141,3 +132,94 @@ def test_losses_divide_by_what_the_fast_step_scales_by(trainer_class: type) -> N
         assert line in source, f"_compute_loss: {line}"
     assert source.count("self.accelerator.gather(") == 3, "_compute_loss: what is gathered"
     assert "local_sum, local_count = (x * mask).sum(), mask.sum().float()" in source, "_compute_loss: token means"
+
+
+def test_completions_are_asked_for_and_scored_in_the_order_that_dynamic_sampling_wants(trainer_class: type) -> None:
+    """It replaces rows in `prompts` and `inputs` while `_generate` runs: all that comes after must read those lists."""
+    hook = trainer_class.__dict__["_generate_and_score_completions"]
+    assert parameters(hook) == ["self", "inputs"]
+    steps = [
+        "prompts = [x['prompt'] for x in inputs]",
+        "= self._generate(prompts)",
+        "rewards_per_func = self._calculate_rewards(inputs, prompts, completions, completion_ids_list)",
+        "self._logs['prompt'].extend(gather_object(prompts))",
+    ]
+    text = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(hook))))
+    places = [text.find(step) for step in steps]
+    assert -1 not in places, f"_generate_and_score_completions: {steps[places.index(-1)]!r} is gone"
+    assert places == sorted(places), "_generate_and_score_completions: the steps have another order"
+    between = text[places[1] : places[2]]
+    assert "_get_per_token_logps_and_entropies" in between, "log-probabilities are computed before rows are replaced"
+
+
+def test_generate_writes_each_length_metric_once(trainer_class: type) -> None:
+    """Dynamic sampling takes the values of its rounds back and writes those of the kept rows."""
+    from grpo_exp.backends.trl.dynamic_sampling import _LENGTH_METRICS
+
+    text = inspect.getsource(trainer_class.__dict__["_generate"])
+    written = re.findall(r'_metrics\[mode\]\["(completions/\w+)"\]\.append', text)
+    assert sorted(written) == sorted(_LENGTH_METRICS)
+
+
+def test_train_sampler_repeats_indices_and_can_be_told_not_to_shuffle(trainer_class: type) -> None:
+    from trl.trainer.utils import RepeatSampler
+
+    hook = trainer_class.__dict__["_get_train_sampler"]
+    assert parameters(hook) == ["self", "dataset"]
+    (value,) = returned(hook)
+    assert value.startswith("RepeatSampler("), f"_get_train_sampler returns {value}"
+    sampler = RepeatSampler(range(4), mini_repeat_count=2, batch_size=2, repeat_count=1, shuffle=True, seed=0)
+    sampler.shuffle = False
+    assert list(sampler) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert sampler.num_samples == 4
+
+
+def test_engine_is_built_in_one_call_with_a_seed() -> None:
+    """`seeds.seeded_engine` stands in for the class, and reads the seed that TRL gives it."""
+    from trl.generation.vllm_generation import VLLMGeneration
+
+    tree = ast.parse(textwrap.dedent(inspect.getsource(VLLMGeneration.__dict__["_init_vllm"])))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "LLM"]
+    assert len(calls) == 1, "VLLMGeneration._init_vllm builds its engine in another way"
+    seeds = [ast.unparse(keyword.value) for keyword in calls[0].keywords if keyword.arg == "seed"]
+    assert seeds == ["accelerator.process_index // self.tensor_parallel_size"]
+
+
+def test_sampling_is_seeded_by_seed_and_rank(trainer_class: type) -> None:
+    """`seeds.seed_rollouts` seeds once more behind it, and nothing after the constructor may seed again."""
+    from transformers import Trainer
+
+    assert "set_seed(args.seed, device_specific=True)" in inspect.getsource(trainer_class.__init__)
+    assert "set_seed" not in inspect.getsource(Trainer._inner_training_loop)
+
+
+def our_trainers() -> list[type]:
+    from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer
+    from grpo_exp.backends.trl.fast_step import FastStepTrainer
+    from grpo_exp.backends.trl.trainer import TimedGRPOTrainer
+
+    return [TimedGRPOTrainer, DynamicSamplingTrainer, FastStepTrainer]
+
+
+def test_our_overrides_have_the_same_parameters(trainer_class: type) -> None:
+    found = set()
+    for ours in our_trainers():
+        # The fast step leaves a hook's last arguments together, and has a test of its own.
+        left_out = {"__init__", "_get_per_token_logps_and_entropies"}
+        overridden = [name for name, value in vars(ours).items() if callable(value) and name not in left_out]
+        for name in overridden:
+            if hasattr(trainer_class, name):
+                found.add(name)
+                assert parameters(getattr(ours, name)) == parameters(getattr(trainer_class, name)), name
+    assert {"_generate", "_calculate_rewards", "_generate_and_score_completions", "_get_train_sampler"} <= found
+
+
+def test_our_own_names_hide_none_of_trls(trainer_class: type) -> None:
+    """A method or attribute of ours that a new TRL uses for something else would break it in silence."""
+    hooks = {
+        "_generate", "_calculate_rewards", "_generate_and_score_completions", "_get_train_sampler", "__init__",
+        "_prepare_inputs", "_compute_loss", "_get_per_token_logps_and_entropies",
+    }  # fmt: skip
+    for ours in our_trainers():
+        own = {name for name in vars(ours) if not name.startswith("__")} - hooks
+        assert not [name for name in own if hasattr(trainer_class, name)], ours.__name__

@@ -63,6 +63,9 @@ def test_every_curve_has_a_point_at_every_step(smoke_folder: Path) -> None:
             "train/completion_length/truncated_fraction", "train/clip_ratio/low_mean", "train/clip_ratio/high_mean",
             "train/frac_reward_zero_std", "train/learning_rate", "train/grad_norm", "train/loss",
             "time/generate", "time/reward", "time/train", "time/step",
+            "train/dynamic_sampling/rounds", "train/dynamic_sampling/acceptance_rate",
+            "train/dynamic_sampling/discarded_completions", "train/dynamic_sampling/discarded_tokens",
+            "train/dynamic_sampling/filled_groups", "train/dynamic_sampling/rewards/correctness/mean",
         ):  # fmt: skip
             assert name in metrics
         # Completions of groups whose rewards are all equal are not run, so a step of such groups has no entropy.
@@ -71,14 +74,15 @@ def test_every_curve_has_a_point_at_every_step(smoke_folder: Path) -> None:
         assert "train/kl" not in metrics
         parts = metrics["time/generate"] + metrics["time/reward"] + metrics["time/train"]
         assert parts == pytest.approx(metrics["time/step"])
-        # reward = 1.0 x correctness + 0.1 x format
-        expected = metrics["train/rewards/correctness/mean"] + 0.1 * metrics["train/rewards/format/mean"]
+        # reward = 1.0 x correctness + 0.1 x format + 1.0 x overlong
+        means = {name: metrics[f"train/rewards/{name}/mean"] for name in ("correctness", "format", "overlong")}
+        expected = means["correctness"] + 0.1 * means["format"] + means["overlong"]
         assert metrics["train/reward"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_person_sees_a_table_and_no_noise(smoke_folder: Path) -> None:
     output = (smoke_folder / "output.txt").read_text()
-    for text in ("32 a step", "reward", "correctness", "format", "length", "clipped", "entropy", "ETA"):
+    for text in ("32 a step", "reward", "correctness", "format", "overlong", "length", "clipped", "entropy", "ETA"):
         assert text in output
     for text in (
         "Held-out prompts",

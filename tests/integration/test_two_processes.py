@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 from pathlib import Path
 
@@ -57,6 +58,68 @@ def test_groups_belong_to_one_prompt(tmp_path: Path) -> None:
         groups = [prompts[start : start + 6] for start in range(0, 18, 6)]
         assert all(len(set(group)) == 1 for group in groups)
         assert len({group[0] for group in groups}) == 3
+
+
+def advantages_of(rewards: list[float], size: int) -> list[float]:
+    """(r - mean) / (std + 1e-4) in each group, with the std of a sample."""
+    groups = [rewards[start : start + size] for start in range(0, len(rewards), size)]
+    return [
+        (reward - statistics.fmean(group)) / (statistics.stdev(group) + 1e-4) for group in groups for reward in group
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [
+        # 2 processes x 9 completions: the second of three groups lies on both.
+        pytest.param(["trainer.prompts_per_step=3", "trainer.max_steps=2"], 18, id="accumulation 1"),
+        # 4 prompts x 6 a step are 12 on each process in 4 micro-steps of 3; a batch is two steps.
+        pytest.param(
+            [
+                "trainer.prompts_per_step=4",
+                "trainer.per_device_train_batch_size=3",
+                "algorithm.updates_per_batch=2",
+                "trainer.max_steps=4",
+            ],
+            48,
+            id="accumulation 4, two updates a batch",
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_replaced_groups_stay_whole_on_two_processes(words: list[str], size: int, tmp_path: Path) -> None:
+    """Each row is worked out again: question and target, text, reward; and its group varies."""
+    worker = Path(__file__).with_name("record_kept_rows.py")
+    out = tmp_path / "rows.json"
+    finished = run_command(
+        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
+        "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
+        str(worker), str(out), *QUICK_MODEL, *words,
+        cwd=tmp_path, env={"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert finished.code == 0, finished.output
+    batches = json.loads(out.read_text())
+    assert len(batches) == 2
+    assert any(batch["metrics"]["dynamic_sampling/rounds"] > 1 for batch in batches)
+    for batch in batches:
+        first, second = batch["processes"]
+        assert len(first["ids"]) == len(second["ids"]) == size // 2
+        assert first["ids"] != second["ids"]  # each process samples for itself
+        prompts, targets, ids = (first[name] + second[name] for name in ("prompts", "targets", "ids"))
+        questions = [prompt.removesuffix("?").split("+") for prompt in prompts]
+        assert targets == [str(int(left) + int(right)) for left, right in questions]
+        rewards = [float(int(target) % 2 and sum(row) % 2) for target, row in zip(targets, ids, strict=True)]
+        assert batch["rewards"] == rewards
+        for start in range(0, size, 6):
+            assert len(set(prompts[start : start + 6])) == 1
+            assert set(rewards[start : start + 6]) == {0.0, 1.0}
+        assert batch["advantages"] == pytest.approx(advantages_of(rewards, 6), abs=1e-5)
+        tokens = sum(len(row) for row in ids)
+        assert batch["num_items_in_batch"] == [tokens, tokens]
+        longest = [max(len(row) for row in process["ids"]) for process in batch["processes"]]
+        assert batch["padded"] == [[size // 2, longest[0]], [size // 2, longest[1]]]
+        assert batch["positions"][0] == batch["positions"][1]
+        assert batch["metrics"]["dynamic_sampling/filled_groups"] == 0
 
 
 def test_a_worker_refuses_another_world_size(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def build_trainer(
     # Weights are read from the settings, so the settings name the given components.
     reward = {component.name: {"kind": "math", "weight": component.weight} for component in components}
     data = settings.model_dump(mode="json")
+    data["algorithm"]["overlong"]["enabled"] = False  # the components are the given ones
     settings = load.validate(data | {"reward": {"components": reward, "primary": components[0].name}})
     plan = solve_batch(settings)
     rows = [

@@ -29,16 +29,11 @@ def notes(*words: str) -> tuple[str, ...]:
     return prepare(load.to_settings(load.compose(["tracker=none", "dataset.train_size=64", *words]))).notes
 
 
-def test_dapo_says_in_one_line_that_dynamic_sampling_is_missing() -> None:
-    (note,) = notes("algorithm=dapo")
-    assert note.startswith("algorithm=dapo wants dynamic sampling, which does not exist here yet")
-    assert "\n" not in note
-
-
 @pytest.mark.parametrize(
     "words",
     [
         ["algorithm=grpo"],
+        ["algorithm=dapo"],
         ["algorithm=dr_grpo"],
         ["algorithm=bnpo"],
         ["algorithm=gdpo"],

@@ -31,18 +31,11 @@ def algorithm_notes(settings: RunSettings) -> list[str]:
 
 
 def _sampling_notes(algorithm: AlgorithmSettings) -> list[str]:
-    found = []
-    if algorithm.dynamic_sampling.enabled:
-        found.append(
-            f"algorithm={algorithm.name} wants dynamic sampling, which does not exist here yet: groups without "
-            "reward variance stay in the batch (curve: frac_reward_zero_std)"
-        )
-    if algorithm.top_p < 1:
-        found.append(
-            f"algorithm.top_p={algorithm.top_p}: samples come from a cut distribution, so ratios are biased; "
-            "1.0 is usual"
-        )
-    return found
+    if algorithm.top_p == 1:
+        return []
+    return [
+        f"algorithm.top_p={algorithm.top_p}: samples come from a cut distribution, so ratios are biased; 1.0 is usual"
+    ]
 
 
 def _kl_notes(algorithm: AlgorithmSettings) -> list[str]:

@@ -13,6 +13,7 @@ from grpo_exp import devices
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.preflight.algorithm_notes import algorithm_notes
 from grpo_exp.preflight.extra_notes import extra_notes
+from grpo_exp.preflight.sampling import sampling_notes
 from grpo_exp.preflight.tiny_text import longest_answer
 from grpo_exp.settings.base import Settings
 from grpo_exp.settings.fast_step import fast_step_fault
@@ -23,6 +24,7 @@ def notes(settings: RunSettings, data: PromptData) -> list[str]:
     """Return one line for each: the value, why, and what to do."""
     return [
         *algorithm_notes(settings),
+        *sampling_notes(settings),
         *_reward_notes(settings),
         *_optimizer_notes(settings),
         *_fast_step_notes(settings),

@@ -14,6 +14,7 @@ from grpo_exp.preflight.folders import folder_faults
 from grpo_exp.preflight.group_faults import group_faults
 from grpo_exp.preflight.notes import notes
 from grpo_exp.preflight.reward_faults import column_faults, reward_faults
+from grpo_exp.preflight.sampling import sampling_faults
 from grpo_exp.settings.batching import BatchPlan, solve_batch
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.trl_fields import extra_faults
@@ -40,6 +41,7 @@ def prepare(settings: RunSettings) -> Prepared:
         *extra_faults(settings.trainer.extra),
         *group_faults(settings),
         *reward_faults(settings.reward),
+        *sampling_faults(settings),
         *folder_faults(settings),
     ]
     plan = _collect(faults, lambda: solve_batch(settings))

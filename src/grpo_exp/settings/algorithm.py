@@ -7,19 +7,14 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from grpo_exp.settings.base import FilledText, Float, Int, NoneText, PositiveFraction, Settings
+from grpo_exp.settings.dynamic_sampling import DynamicSampling
+from grpo_exp.settings.overlong import OverlongPunishment
 
 #: TRL's loss types, grouped by how many numbers the ratio clip needs.
 LossType = Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"]
 #: Shape of a soft gate, and power or decay of VESPO's kernel: 1 to 4 in the papers.
 GateTemperature = Annotated[Float, Field(gt=0, le=100)]
 KernelExponent = Annotated[Float, Field(ge=0, le=100)]
-
-
-class DynamicSampling(Settings):
-    """DAPO's dynamic sampling: replace groups whose rewards are all equal."""
-
-    enabled: bool = False
-    """Not available yet: a preset that wants it says so in one line at the start."""
 
 
 class AlgorithmSettings(Settings):
@@ -79,6 +74,8 @@ class AlgorithmSettings(Settings):
     """Passes over a generated batch (mu in DeepSeekMath, alg. 1)."""
     dynamic_sampling: DynamicSampling = DynamicSampling()
     """Replace groups without reward variance."""
+    overlong: OverlongPunishment = OverlongPunishment()
+    """Punish completions that come near max_completion_length."""
 
     @property
     def clip_high(self) -> float:

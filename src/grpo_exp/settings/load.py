@@ -20,6 +20,7 @@ from grpo_exp import paths
 from grpo_exp.errors import ConfigError
 from grpo_exp.settings.base import Settings
 from grpo_exp.settings.command_words import check_words, explain, list_groups
+from grpo_exp.settings.completion import complete
 from grpo_exp.settings.faults import all_faults, describe_faults
 from grpo_exp.settings.run import RunSettings
 
@@ -128,7 +129,7 @@ def validate(data: dict[str, Any]) -> RunSettings:
         ConfigError: One message per fault, all at once.
     """
     try:
-        return RunSettings.model_validate(data)
+        return complete(RunSettings.model_validate(data))
     except ValidationError as error:
         raise ConfigError(all_faults(error, data)) from error
 

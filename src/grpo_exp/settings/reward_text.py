@@ -23,9 +23,9 @@ class OverlongComponent(ComponentSettings):
     """
 
     kind: Literal["overlong"]
-    max_completion_tokens: Annotated[Int, Field(ge=1, le=1_000_000)]
+    max_completion_tokens: Annotated[Int, Field(ge=1, le=1_048_576)]
     """L in tokens, the expected maximum. Completions are cut at `trainer.max_completion_length`."""
-    cache_tokens: Annotated[Int, Field(ge=0, le=1_000_000)]
+    cache_tokens: Annotated[Int, Field(ge=0, le=1_048_576)]
     """C in tokens, 0 to L: the stretch before L in which the punishment grows. DAPO has L 20480 and C 4096."""
 
     @model_validator(mode="after")
@@ -46,7 +46,7 @@ class CosineLengthComponent(ComponentSettings):
     """
 
     kind: Literal["cosine_length"]
-    max_completion_tokens: Annotated[Int, Field(ge=1, le=1_000_000)]
+    max_completion_tokens: Annotated[Int, Field(ge=1, le=1_048_576)]
     """L in tokens."""
     judged_by: Text = "correctness"
     """The component that says what is right: a value of 1 or more."""

@@ -15,13 +15,14 @@ from grpo_exp.settings.run import RunSettings
 
 @pytest.fixture(scope="session")
 def _composed() -> dict[str, Any]:
-    settings = load.to_settings(load.compose(["algorithm=dapo", "tracker=none"]))
+    # Without what dapo adds to the reward: the values are those of the files, as a user changes them.
+    settings = load.to_settings(load.compose(["algorithm=dapo", "algorithm.overlong.enabled=false", "tracker=none"]))
     return settings.model_dump(mode="json")
 
 
 @pytest.fixture
 def data(_composed: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of `algorithm=dapo tracker=none`, to be changed."""
+    """Return the values of `algorithm=dapo algorithm.overlong.enabled=false tracker=none`, to be changed."""
     return copy.deepcopy(_composed)
 
 

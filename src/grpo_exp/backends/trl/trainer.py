@@ -9,11 +9,15 @@ from typing import Any, cast
 
 import torch
 from accelerate.utils import gather_object
+from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.utils import RepeatSampler
 
 from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.kl_probe import KlProbe
+from grpo_exp.backends.trl.prompt_order import PromptOrderSampler
 from grpo_exp.backends.trl.reward_batch import OUTCOMES, RewardBatch
+from grpo_exp.backends.trl.seeds import seed_rollouts, seeded_engine
 from grpo_exp.errors import RunError
 
 # Shapes: N completions over all processes, K reward components, O outcomes.
@@ -62,7 +66,16 @@ class TimedGRPOTrainer(GRPOTrainer):
         self._clock = clock
         #: Set by whoever wants the KL from the initial policy.
         self.kl_probe: KlProbe | None = None
-        super().__init__(reward_funcs=list[Any](rewards.functions()), **kwargs)
+        with seeded_engine(kwargs["args"]):
+            super().__init__(reward_funcs=list[Any](rewards.functions()), **kwargs)
+        seed_rollouts(cast(GRPOConfig, self.args), self.accelerator.process_index)
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        repeats, arguments = cast(RepeatSampler, super()._get_train_sampler(dataset)), cast(GRPOConfig, self.args)
+        assert arguments.generation_batch_size is not None  # GRPOConfig works it out
+        repeats.shuffle = False  # the order is ours; what is repeated for groups and micro-steps stays TRL's
+        steps = len(repeats) // (arguments.generation_batch_size * arguments.gradient_accumulation_steps)
+        return PromptOrderSampler(repeats, arguments.seed, lambda: self.state.global_step // steps)
 
     def _generate(self, prompts: list[Any]) -> Any:
         with self._clock.phase("generate"):

@@ -16,6 +16,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.arguments import build_arguments
 from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback
+from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer, SamplingRules
 from grpo_exp.backends.trl.fast_step import FastStepTrainer
 from grpo_exp.backends.trl.generation import SamplingPlan, build_generate
 from grpo_exp.backends.trl.kl_probe import KlProbe
@@ -125,8 +126,8 @@ def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> Ti
             settings.model, on_priming_step=lambda step, loss: _tell_priming(observer, settings, step)
         )
     names = [component.name for component in parts.components]
-    is_fast = settings.trainer.fast_step and fast_step_fault(settings) is None
-    trainer = (FastStepTrainer if is_fast else TimedGRPOTrainer)(
+    trainer = _trainer_class(settings)(
+        **_rules(settings, names),
         rewards=RewardBatch(parts.components, list(parts.data.train[0].columns)),
         primary=names.index(settings.reward.primary),
         clock=clock,
@@ -148,6 +149,26 @@ def _add_kl_probe(trainer: TimedGRPOTrainer, settings: RunSettings) -> None:
     if probe.enabled:
         trainer.kl_probe = KlProbe(trainer, completions=probe.completions, every_steps=probe.every_steps)
         trainer.add_callback(trainer.kl_probe)
+
+
+def _trainer_class(settings: RunSettings) -> type[TimedGRPOTrainer]:
+    """Return the trainer of these settings: each capability is a class of its own, and they know nothing of each other.
+
+    The fast step comes first: it lays out what the others made.
+    """
+    is_fast = settings.trainer.fast_step and fast_step_fault(settings) is None
+    parts = [FastStepTrainer] if is_fast else []
+    parts += [DynamicSamplingTrainer] if settings.algorithm.dynamic_sampling.enabled else []
+    return type("PolicyTrainer", tuple(parts) or (TimedGRPOTrainer,), {})
+
+
+def _rules(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
+    """Return what dynamic sampling is told, nothing where it is off."""
+    sampling = settings.algorithm.dynamic_sampling
+    if not sampling.enabled:
+        return {}
+    metric = names.index(sampling.metric or settings.reward.primary)
+    return {"rules": SamplingRules(metric, sampling.max_rounds, sampling.on_exhausted)}
 
 
 def _tell_priming(observer: TrainingObserver, settings: RunSettings, step: int) -> None:
