@@ -35,7 +35,7 @@ def notes(*words: str) -> tuple[str, ...]:
         ["algorithm=grpo"],
         ["algorithm=dapo"],
         ["algorithm=dr_grpo"],
-        ["algorithm=bnpo"],
+        ["algorithm=bnpo", "trainer.fast_step=false"],  # its gradient depends on the split
         ["algorithm=gdpo"],
         ["algorithm=orz"],
         *([f"algorithm={preset}", *SMALL] for preset in ("cispo", "gspo", "luspo", "sapo", "vespo")),
