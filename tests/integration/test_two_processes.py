@@ -16,7 +16,7 @@ from grpo_exp.settings import load
 from grpo_exp.worker import run_worker
 from integration.command import QUICK_MODEL, Finished, only_run, read_lines, run_command, run_train
 
-SMOKE = ("algorithm=dapo", "experiment=smoke", *QUICK_MODEL)
+SMOKE = ("algorithm=dapo", "experiment=smoke", "algorithm.dynamic_sampling.max_rounds=2", *QUICK_MODEL)
 
 
 def test_launch_ddp_is_one_run(tmp_path: Path) -> None:

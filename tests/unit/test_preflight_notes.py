@@ -102,8 +102,8 @@ TOLD = {
         "reward.components.correctness.weight=-1: the component that accuracy is measured by is punished",
     ),
     "warm-up longer than the run": (
-        ["trainer.warmup_steps=70"],
-        "trainer.warmup_steps=70: the run ends at step 70, before trainer.learning_rate is reached",
+        ["trainer.warmup_steps=50"],
+        "trainer.warmup_steps=50: the run ends at step 50, before trainer.learning_rate is reached",
     ),
     # 0.9^2 = 0.81 and the root of 0.5 is 0.707.
     "Adam that need not converge": (
@@ -193,10 +193,10 @@ TOLD = {
         ["algorithm=r1", "algorithm.beta=0"],
         "algorithm.sync_ref_model=true has no effect: algorithm.beta is 0",
     ),
-    # 400 steps, and the run has 70.
+    # 400 steps, and the run has 50.
     "reference that is refreshed too late": (
         ["algorithm=r1"],
-        "algorithm.ref_model_sync_steps=400: the run ends at step 70, so the reference model is never refreshed",
+        "algorithm.ref_model_sync_steps=400: the run ends at step 50, so the reference model is never refreshed",
     ),
     "entropy bonus that is fixed": (
         ["+trainer.extra.entropy_target=0.3"],
@@ -225,7 +225,7 @@ TOLD = {
     ),
     "window longer than the run": (
         ["health.window=100"],
-        "health.window=100: a warning needs that many steps and the run has 70",
+        "health.window=100: a warning needs that many steps and the run has 50",
     ),
 }
 
@@ -262,7 +262,7 @@ def test_setting_with_a_catch_is_told_in_one_line(words: list[str], start: str) 
         ["+trainer.extra.log_completions=true"],
         ["launch=ddp", "launch.main_process_port=29500"],
         ["launch.mixed_precision=bf16"],
-        ["health.window=70"],
+        ["health.window=50"],
     ],
 )
 def test_setting_that_acts_is_not_told(words: list[str]) -> None:

@@ -20,26 +20,38 @@ class Column:
     metrics: tuple[str, ...]
     format: str
     width: int = 7
+    #: Shown instead in a step that has it.
+    rather: str = ""
 
     def text(self, metrics: dict[str, float]) -> str:
         """Write the value of one step; `-` if it has none."""
+        if self.rather in metrics:
+            return format(metrics[self.rather], self.format)
         values = [metrics[name] for name in self.metrics if name in metrics]
         return format(sum(values), self.format) if values else ABSENT
 
 
 def build_columns(component_names: Sequence[str]) -> list[Column]:
     """Return the columns between step and ETA, for a run with these reward components."""
-    components = [Column(name, (f"train/rewards/{name}/mean",), ".3f", max(len(name), 6)) for name in component_names]
+    components = [_unchosen(name, f"rewards/{name}/mean", ".3f", max(len(name), 6)) for name in component_names]
     clip_ratios = ("train/clip_ratio/low_mean", "train/clip_ratio/high_mean")
     return [
-        Column("reward", ("train/reward",), ".3f", 6),
+        _unchosen("reward", "reward", ".3f", 6),
         *components,
-        Column("length", ("train/completion_length/mean",), ".1f", 6),
+        _unchosen("length", "completion_length/mean", ".1f", 6),
         Column("KL", ("train/kl",), ".4f"),
         Column("clipped", clip_ratios, ".2%"),
         Column("entropy", ("train/entropy",), ".3f"),
         Column("s/step", ("time/step",), ".2f", 6),
     ]
+
+
+def _unchosen(title: str, metric: str, form: str, width: int) -> Column:
+    """Return a column about the prompts whose turn it is, whatever dynamic sampling makes of them.
+
+    The kept groups are chosen because their rewards differ: their mean stays in the middle however good the policy is.
+    """
+    return Column(title, (f"train/{metric}",), form, width, rather=f"train/dynamic_sampling/{metric}")
 
 
 def format_duration(seconds: float | None) -> str:

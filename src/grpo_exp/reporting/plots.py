@@ -29,7 +29,9 @@ Curve = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
-class _Panel:
+class Panel:
+    """What one panel shows."""
+
     title: str
     unit: str
     #: Legend text by metric; one metric needs no legend.
@@ -37,7 +39,7 @@ class _Panel:
     #: Lowest and highest value of the y axis; None leaves it to the data.
     limits: tuple[float | None, float | None] = (None, None)
     #: Draws something else than lines.
-    draw: Callable[[Axes, Mapping[str, Curve], _Panel], None] | None = None
+    draw: Callable[[Axes, Mapping[str, Curve], Panel], None] | None = None
 
 
 def plot_curves(
@@ -59,7 +61,7 @@ def plot_curves(
     """
     merged = last_per_step(records)
     curves = to_curves(merged)
-    panels = [panel for panel in _panels(curves) if any(name in curves for name in panel.metrics)][:MAX_PANELS]
+    panels = [panel for panel in panels_of(curves) if any(name in curves for name in panel.metrics)][:MAX_PANELS]
     num_rows = max(1, -(-len(panels) // NUM_COLUMNS))
     num_columns = max(1, min(NUM_COLUMNS, len(panels)))
     width, height = PANEL_INCHES[0] * num_columns, PANEL_INCHES[1] * num_rows + 0.4
@@ -108,13 +110,21 @@ def smooth(values: np.ndarray) -> np.ndarray:
     return (sums[behind] - sums[first]) / (behind - first)
 
 
-def _panels(curves: Mapping[str, Curve]) -> list[_Panel]:
-    prefix, suffix = "train/rewards/", "/mean"
+def panels_of(curves: Mapping[str, Curve]) -> list[Panel]:
+    """Return all panels for the curves of a run, also those whose metrics it lacks."""
+    # Of the prompts whose turn it is: dynamic sampling chooses groups whose rewards differ, so the mean of those says
+    # nothing about the policy.
+    chosen = "train/dynamic_sampling/reward" in curves
+    train, of = ("train/dynamic_sampling/", ", before groups are chosen") if chosen else ("train/", "")
+    prefix, suffix = f"{train}rewards/", "/mean"
     components = {
         name: name.removeprefix(prefix).removesuffix(suffix)
         for name in curves
         if name.startswith(prefix) and name.endswith(suffix)
     }
+    groups = {"train/frac_reward_zero_std": "share" if not chosen else "in the batch"}
+    if chosen:
+        groups["train/dynamic_sampling/acceptance_rate"] = "with different rewards, of all drawn"
     accuracies = {"eval/accuracy": "sampled", "eval/greedy_accuracy": "greedy"}
     clip_ratios = {
         "train/clip_ratio/low_mean": "at the low bound",
@@ -123,21 +133,21 @@ def _panels(curves: Mapping[str, Curve]) -> list[_Panel]:
     times = {"time/generate": "generate", "time/reward": "reward", "time/train": "train"}
     times = {name: label for name, label in times.items() if name in curves} or {"time/step": "step"}
     return [
-        _Panel("Reward", "mean over completions", {"train/reward": "reward"}),
-        _Panel("Reward components", "mean over completions", components),
-        _Panel("Held-out accuracy", "share correct", accuracies, (0, 1), _draw_accuracy),
-        _Panel("Completion length", "tokens", {"train/completion_length/mean": "mean"}, (0, None), _draw_length),
-        _Panel("Entropy", "nats per token", {"train/entropy": "entropy"}, (0, None)),
-        _Panel("KL to the reference model", "nats per token", {"train/kl": "KL"}),
-        _Panel("Clipped tokens", "share of tokens", clip_ratios, (0, None)),
-        _Panel("Groups with equal rewards", "share of groups", {"train/frac_reward_zero_std": "share"}, (0, 1)),
-        _Panel("Time per step", "seconds", times, draw=_draw_times),
+        Panel("Reward", f"mean{of}", {f"{train}reward": "reward"}),
+        Panel("Reward components", f"mean{of}", components),
+        Panel("Held-out accuracy", "share correct", accuracies, (0, 1), _draw_accuracy),
+        Panel("Completion length", "tokens", {"train/completion_length/mean": "mean"}, (0, None), _draw_length),
+        Panel("Entropy", "nats per token", {"train/entropy": "entropy"}, (0, None)),
+        Panel("KL to the reference model", "nats per token", {"train/kl": "KL"}),
+        Panel("Clipped tokens", "share of tokens", clip_ratios, (0, None)),
+        Panel("Groups with equal rewards", "share of groups", groups, (0, 1)),
+        Panel("Time per step", "seconds", times, draw=_draw_times),
         # Last, since it only fills the place of a panel that this run does not have.
-        _Panel("Gradient norm", "norm before clipping", {"train/grad_norm": "norm"}, (0, None)),
+        Panel("Gradient norm", "norm before clipping", {"train/grad_norm": "norm"}, (0, None)),
     ]
 
 
-def _draw_lines(axes: Axes, curves: Mapping[str, Curve], panel: _Panel) -> None:
+def _draw_lines(axes: Axes, curves: Mapping[str, Curve], panel: Panel) -> None:
     for (name, label), color in zip(panel.metrics.items(), _colors(len(panel.metrics)), strict=True):
         if name in curves:
             steps, values = curves[name]
@@ -145,7 +155,7 @@ def _draw_lines(axes: Axes, curves: Mapping[str, Curve], panel: _Panel) -> None:
             axes.plot(steps, smooth(values), color=color, linewidth=1.8, label=label)
 
 
-def _draw_length(axes: Axes, curves: Mapping[str, Curve], panel: _Panel) -> None:
+def _draw_length(axes: Axes, curves: Mapping[str, Curve], panel: Panel) -> None:
     low, high = curves.get("train/completion_length/min"), curves.get("train/completion_length/max")
     if low is not None and high is not None and np.array_equal(low[0], high[0]):
         axes.fill_between(
@@ -154,7 +164,7 @@ def _draw_length(axes: Axes, curves: Mapping[str, Curve], panel: _Panel) -> None
     _draw_lines(axes, curves, panel)
 
 
-def _draw_accuracy(axes: Axes, curves: Mapping[str, Curve], panel: _Panel) -> None:
+def _draw_accuracy(axes: Axes, curves: Mapping[str, Curve], panel: Panel) -> None:
     for (name, label), color in zip(panel.metrics.items(), COLORS, strict=False):
         if name in curves:
             steps, values = curves[name]
@@ -173,7 +183,7 @@ def _draw_intervals(axes: Axes, curves: Mapping[str, Curve], evaluation: Mapping
                 axes.plot([step, step], list(interval), color=color, linewidth=4, alpha=0.35)
 
 
-def _draw_times(axes: Axes, curves: Mapping[str, Curve], panel: _Panel) -> None:
+def _draw_times(axes: Axes, curves: Mapping[str, Curve], panel: Panel) -> None:
     # Stacked: what adds up to a step. Steps that lack one part are left out.
     parts = [dict(zip(*curves[name], strict=True)) for name in panel.metrics]
     steps = sorted(set(parts[0]).intersection(*parts[1:]))
@@ -182,7 +192,7 @@ def _draw_times(axes: Axes, curves: Mapping[str, Curve], panel: _Panel) -> None:
     axes.set_ylim(0, 1.3 * max(map(sum, zip(*values, strict=True)), default=1.0))  # room for the legend
 
 
-def _finish_axes(axes: Axes, panel: _Panel, *, last_step: int) -> None:
+def _finish_axes(axes: Axes, panel: Panel, *, last_step: int) -> None:
     axes.set_title(panel.title, fontsize=10, loc="left")
     axes.set_xlabel("optimizer step", fontsize=8)
     axes.set_ylabel(panel.unit, fontsize=8)

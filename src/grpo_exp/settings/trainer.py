@@ -13,7 +13,7 @@ from grpo_exp.settings.model import CompletionLength, LearningRate, MicroBatch
 class TrainerSettings(Settings):
     """Length, batch and optimizer of a run."""
 
-    max_steps: Annotated[Int, Field(ge=1, le=1_000_000)] = 70
+    max_steps: Annotated[Int, Field(ge=1, le=1_000_000)] = 50
     """Optimizer steps; the x axis of every curve."""
     prompts_per_step: Annotated[Annotated[Int, Field(ge=1, le=16_384)] | None, NoneText] = 32
     """Prompts per optimizer step, over all processes. Give this or completions_per_step."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from grpo_exp.reporting.plots import plot_curves, smooth, to_curves
+from grpo_exp.reporting.plots import panels_of, plot_curves, smooth, to_curves
 from grpo_exp.tracking.metrics_log import MetricsRecord
 
 EVALUATION = {
@@ -104,3 +104,18 @@ def test_smoothing_is_a_centred_mean() -> None:
 def test_plots_need_neither_pyplot_nor_torch() -> None:
     code = "import sys, grpo_exp.reporting.plots;sys.exit(bool({'matplotlib.pyplot', 'torch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_reward_panels_show_the_prompts_that_nobody_chose() -> None:
+    """With dynamic sampling the kept groups are chosen because their rewards differ."""
+    records = run_records(3, with_kl=False)
+    for record in records[1:-1]:
+        record["metrics"] |= {
+            "train/dynamic_sampling/reward": 0.9,
+            "train/dynamic_sampling/rewards/correctness/mean": 0.8,
+            "train/dynamic_sampling/acceptance_rate": 0.5,
+        }
+    panels = {panel.title: panel for panel in panels_of(to_curves(records))}
+    assert list(panels["Reward"].metrics) == ["train/dynamic_sampling/reward"]
+    assert panels["Reward components"].metrics == {"train/dynamic_sampling/rewards/correctness/mean": "correctness"}
+    assert "train/dynamic_sampling/acceptance_rate" in panels["Groups with equal rewards"].metrics

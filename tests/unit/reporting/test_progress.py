@@ -33,6 +33,26 @@ def plain_view(total_steps: int, **options: Any) -> tuple[ProgressView, io.Strin
     return ProgressView(total_steps, ["correctness", "format"], Console(file=out, width=140), **options), out
 
 
+def test_reward_and_length_are_those_before_groups_are_chosen() -> None:
+    """Kept groups have rewards that differ, so their mean says nothing about the policy."""
+    view, out = plain_view(10, every_steps=1)
+    unchosen = {
+        "train/dynamic_sampling/reward": 0.91,
+        "train/dynamic_sampling/rewards/correctness/mean": 0.81,
+        "train/dynamic_sampling/completion_length/mean": 9.5,
+    }
+    view.update(record(1, **unchosen))
+    header, line = out.getvalue().splitlines()
+    shown = dict(zip(header.split(), line.split(), strict=True))
+    # The form has no value before choosing in this record, so its own one stands.
+    assert (shown["reward"], shown["correctness"], shown["format"], shown["length"]) == (
+        "0.910",
+        "0.810",
+        "1.000",
+        "9.5",
+    )
+
+
 def test_a_plain_line_shows_every_column_under_its_title() -> None:
     view, out = plain_view(10, every_steps=1)
     view.update(record(1))

@@ -94,7 +94,7 @@ def test_example_of_every_number_is_accepted(data: dict[str, Any], faults: Fault
 @pytest.mark.parametrize(
     ("path", "example"),
     [
-        ("trainer.max_steps", "70"),  # its default
+        ("trainer.max_steps", "50"),  # its default
         ("seed", "0"),
         ("trainer.learning_rate", "1e-6"),
         ("launch.main_process_port", "1024"),  # no default: 8, put into 1024 to 65535
@@ -253,7 +253,7 @@ def test_home_folder_of_nobody(faults: Faults) -> None:
         ("output_dir", ["a"], "output_dir=['a']: text is wanted; for example output_dir=TEXT"),
         ("dataset.operations", "+", "dataset.operations='+': a list is wanted; for example dataset.operations='[A,B]'"),
         ("trainer.max_steps", True, "trainer.max_steps=true: a number is wanted, not a boolean; for example"),
-        ("trainer.max_steps", "9" * 5000, "a whole number of fewer digits is wanted; for example trainer.max_steps=70"),
+        ("trainer.max_steps", "9" * 5000, "a whole number of fewer digits is wanted; for example trainer.max_steps=50"),
     ],
 )
 def test_message_has_a_fix(path: str, value: Any, message: str, faults: Faults) -> None:

@@ -224,13 +224,17 @@ class DynamicSamplingTrainer(TimedGRPOTrainer):
             "completions/mean_terminated_length": lengths[ended].mean().item(),  # NaN where none ended: absent
         }
         first_N2 = batch.rounds_N2[0].float().mean(dim=0)
-        first_K = torch.nanmean(batch.rounds_NK[0], dim=0)
+        first_NK = batch.rounds_NK[0]
+        first_K = torch.nanmean(first_NK, dim=0)
+        first_N = torch.nansum(first_NK * self.reward_weights.to(first_NK.device), dim=1)
+        judged_N = ~torch.isnan(first_NK).all(dim=1)
         found |= {
             "dynamic_sampling/rounds": float(selection.num_rounds),
             "dynamic_sampling/acceptance_rate": selection.acceptance_rate,
             "dynamic_sampling/filled_groups": float(selection.num_missing),
             "dynamic_sampling/discarded_completions": float(len(facts_N2) - len(kept)),
             "dynamic_sampling/discarded_tokens": float((facts_N2[:, 0].sum() - kept_N2[:, 0].sum()).item()),
+            "dynamic_sampling/reward": first_N[judged_N].mean().item(),  # NaN where no row was judged: absent
             "dynamic_sampling/completion_length/mean": first_N2[0].item(),
             "dynamic_sampling/completion_length/truncated_fraction": 1 - first_N2[1].item(),
         }
