@@ -254,7 +254,7 @@ def test_setting_with_a_catch_is_told_in_one_line(words: list[str], start: str) 
         ["algorithm.multi_objective_aggregation=normalize_then_sum"],
         ["algorithm.loss_type=bnpo", "trainer.fast_step=false"],
         ["algorithm.use_bias_correction_kl=true"],  # beta is 0.04
-        ["trainer.warmup_steps=69"],
+        ["trainer.warmup_steps=49"],
         ["trainer.max_completion_length=15"],
         ["dataset.max_operand=99", "model.priming.max_operand=99"],
         ["+trainer.extra.repetition_penalty=1.0"],

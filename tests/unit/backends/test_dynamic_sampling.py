@@ -270,7 +270,8 @@ def test_curves_of_rounds_that_are_written_down(build: Any) -> None:
         "dynamic_sampling/discarded_tokens": 40.0,
         "dynamic_sampling/filled_groups": 0.0,
         "dynamic_sampling/rewards/correctness/mean": 0.4375,
-        "dynamic_sampling/reward": 0.4375,  # the only component, with weight 1
+        # 1.0 x correctness + 0.1 x format
+        "dynamic_sampling/reward": 0.4375 + 0.1 * found["dynamic_sampling/rewards/format/mean"][0],
         "dynamic_sampling/completion_length/mean": 2.5,
         "dynamic_sampling/completion_length/truncated_fraction": 0.0,
         "rewards/correctness/mean": 0.375,
