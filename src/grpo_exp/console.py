@@ -18,6 +18,6 @@ def build_console(stream: TextIO | None = None) -> Console:
         stream: Where it writes; None is standard output.
     """
     # The stream of now: where a worker runs in place, sys.stdout is its log for a while.
-    stream = sys.stdout if stream is None else stream
-    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_WITHOUT_TERMINAL
-    return Console(file=stream, width=width, highlight=False)
+    out = sys.stdout if stream is None else stream
+    width = None if out.isatty() or "COLUMNS" in os.environ else _WIDTH_WITHOUT_TERMINAL
+    return Console(file=out, width=width, highlight=False)
