@@ -32,8 +32,9 @@ from parity.recorded import (
 # transformers 5.24 renamed what TRL 1.16 still calls gradient checkpointing.
 pytestmark = pytest.mark.filterwarnings(r"ignore:`\w*gradient_checkpointing\w*` is deprecated:FutureWarning")
 
-#: Float32 keeps seven digits.
-TOLERANCE = 1e-6
+#: Float32 keeps seven digits. Later steps start from weights that differ by rounding already, which the exponential
+#: kernel of vespo makes larger.
+TOLERANCE, TOLERANCE_LATER = 1e-6, 1e-5
 NUM_ROWS = 16
 #: Two of four groups dead, one completion at the limit; ratios on both sides of every clip.
 HALF_DEAD = Kind(NUM_ROWS, dead_groups=(1, 3), off_policy=True)
@@ -106,8 +107,9 @@ def walk(trainer: Any, kind: Kind, num_steps: int) -> Walked:
 
 
 def assert_same(stock: Walked, fast: Walked) -> None:
-    for ours, theirs in zip(fast.gradients, stock.gradients, strict=True):
-        assert relative_difference(ours, theirs) < TOLERANCE
+    differences = [relative_difference(*pair) for pair in zip(fast.gradients, stock.gradients, strict=True)]
+    assert differences[0] < TOLERANCE
+    assert max(differences) < TOLERANCE_LATER
     assert fast.losses == pytest.approx(stock.losses, rel=1e-5, abs=1e-6)
 
 
