@@ -20,7 +20,7 @@ COMMANDS = [
     for line in block.splitlines()
     if line.strip()
 ]
-QUICK = ("experiment=smoke", "tracker=none", "launch=inline", *QUICK_MODEL)
+QUICK = ("experiment=smoke", "algorithm.dynamic_sampling.max_rounds=2", "tracker=none", "launch=inline", *QUICK_MODEL)
 
 
 def test_the_two_commands_are_the_first() -> None:

@@ -132,6 +132,7 @@ def test_the_same_seed_gives_the_same_run(smoke_folder: Path) -> None:
         second.rename(smoke_folder / "second")  # other tests ask for the only run
 
 
+@pytest.mark.long
 def test_another_seed_gives_another_run_in_place_and_with_wandb(smoke_folder: Path, tmp_path: Path) -> None:
     finished = run_train(
         *SMOKE, "seed=1", "launch=inline", "tracker=wandb", "tracker.mode=offline", cwd=tmp_path, timeout=300

@@ -113,6 +113,7 @@ def test_a_worker_that_fails_is_reported_with_its_reason(tmp_path: Path) -> None
     assert "Traceback" not in finished.output
 
 
+@pytest.mark.long
 def test_a_reward_that_raises_on_one_process_ends_all_of_them(tmp_path: Path) -> None:
     """The second process fails while the first one would wait for it; both end, and the reason is told."""
     (tmp_path / "mine.py").write_text(

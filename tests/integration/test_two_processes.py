@@ -37,6 +37,7 @@ def test_launch_ddp_is_one_run(tmp_path: Path) -> None:
     assert sum(len(client.search_runs([e.experiment_id])) for e in client.search_experiments()) == 1
 
 
+@pytest.mark.long
 def test_groups_belong_to_one_prompt(tmp_path: Path) -> None:
     """Each block of G = 6 gathered completions answers one prompt.
 

@@ -22,7 +22,7 @@ CASES = {
     "list of options": (["algorithm=[grpo,dapo]"], ["the name of one option", "--multirun algorithm=grpo,dapo"]),
     "plus on a group": (["+algorithm=dapo"], ["drop the '+': algorithm=dapo"]),
     "sweep without a plus": (["sweeps=quick_cpu"], ["+sweeps=quick_cpu"]),
-    "group left out": (["~algorithm"], ["a run needs one", "algorithm=dapo, dr_grpo, grpo"]),
+    "group left out": (["~algorithm"], ["a run needs one", "algorithm=bnpo, cispo, dapo, dr_grpo, gdpo, grpo"]),
     "no key": (["=1"], ["KEY=VALUE"]),
     "no value": (["algorithm"], ["algorithm=VALUE"]),
     "Hydra's own setting": (["hydra.foo=1"], ["hydra.foo", "--cfg hydra"]),

@@ -176,10 +176,6 @@ def kl_from_start(found: Policies) -> float:
     return (torch.exp(log_ratio) - 1 - log_ratio).mean().item()
 
 
-def test_two_ranks_give_the_gradient_of_one(found: Policies, policy_folder: Path, tmp_path: Path) -> None:
-    check_two_ranks(["dapo"], found, policy_folder, tmp_path)
-
-
 @pytest.mark.long
 def test_two_ranks_give_the_gradient_of_one_for_every_preset(
     found: Policies, policy_folder: Path, tmp_path: Path

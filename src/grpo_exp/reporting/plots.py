@@ -122,7 +122,7 @@ def panels_of(curves: Mapping[str, Curve]) -> list[Panel]:
         for name in curves
         if name.startswith(prefix) and name.endswith(suffix)
     }
-    groups = {"train/frac_reward_zero_std": "share" if not chosen else "in the batch"}
+    groups = {"train/frac_reward_zero_std": "with equal rewards"}
     if chosen:
         groups["train/dynamic_sampling/acceptance_rate"] = "with different rewards, of all drawn"
     accuracies = {"eval/accuracy": "sampled", "eval/greedy_accuracy": "greedy"}
@@ -138,9 +138,9 @@ def panels_of(curves: Mapping[str, Curve]) -> list[Panel]:
         Panel("Held-out accuracy", "share correct", accuracies, (0, 1), _draw_accuracy),
         Panel("Completion length", "tokens", {"train/completion_length/mean": "mean"}, (0, None), _draw_length),
         Panel("Entropy", "nats per token", {"train/entropy": "entropy"}, (0, None)),
-        Panel("KL to the reference model", "nats per token", {"train/kl": "KL"}),
+        Panel("KL", "nats per token", {"train/kl": "to the reference", "train/kl_from_start": "from the start"}),
         Panel("Clipped tokens", "share of tokens", clip_ratios, (0, None)),
-        Panel("Groups with equal rewards", "share of groups", groups, (0, 1)),
+        Panel("Groups", "share of groups", groups, (0, 1)),
         Panel("Time per step", "seconds", times, draw=_draw_times),
         # Last, since it only fills the place of a panel that this run does not have.
         Panel("Gradient norm", "norm before clipping", {"train/grad_norm": "norm"}, (0, None)),
