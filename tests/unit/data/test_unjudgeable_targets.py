@@ -11,6 +11,7 @@ import pytest
 from grpo_exp.data.load import leave_out_unjudgeable, load_prompts
 from grpo_exp.data.prompts import PromptData, PromptRow, build_prompt
 from grpo_exp.errors import ConfigError
+from grpo_exp.observers import MainObserver
 from grpo_exp.preflight import prepare
 from grpo_exp.preflight.notes import notes
 from grpo_exp.rundir import RunDirectory, write_json
@@ -19,7 +20,6 @@ from grpo_exp.settings.batching import solve_batch
 from grpo_exp.settings.dataset import JsonlDataset
 from grpo_exp.settings.reward import RewardSettings
 from grpo_exp.stop_watch import StopWatch
-from grpo_exp.worker import _MainObserver
 
 REWARD = RewardSettings.model_validate({"components": {"correctness": {"kind": "math"}}})
 
@@ -90,7 +90,7 @@ def test_run_lists_every_target_that_was_left_out_in_its_events(tmp_path: Path) 
     directory = RunDirectory(tmp_path)
     write_json(directory.provenance, {"seed": 0})
     data = leave_out_unjudgeable(PromptData(rows(*["7"] * 40, "2x+", "3x+"), rows("8")), REWARD)
-    observer = _MainObserver(directory, StopWatch(directory, owner=0), settings)
+    observer = MainObserver(directory, StopWatch(directory, owner=0), settings)
     observer.on_data(data)
     observer.close("completed")
     (event,) = [json.loads(line) for line in directory.events.read_text().splitlines()]
