@@ -18,6 +18,7 @@ from grpo_exp.conclusion import conclude, lost_result
 from grpo_exp.errors import ConfigError, ExitCode, RunError
 from grpo_exp.preflight import Prepared, prepare
 from grpo_exp.reporting.live import LiveRun
+from grpo_exp.rewards.source_hash import source_hash
 from grpo_exp.run_lock import Lock, OwnedError
 from grpo_exp.rundir import RunDirectory, begin_attempt, find_or_create, write_json, write_text
 from grpo_exp.settings.run import RunSettings
@@ -162,8 +163,10 @@ def write_run_files(directory: RunDirectory, request: RunRequest) -> str | None:
     write_json(directory.config_json, config)
     write_text(directory.config_yaml, request.config_yaml)
     write_text(directory.overrides, "".join(f"{override}\n" for override in request.overrides))
-    facts = provenance.collect(provenance.python_command(list(request.overrides)))
-    write_json(directory.provenance, {**facts, "seed": request.settings.seed, "attempt": attempt})
+    typed = request.command if request.command is not None else provenance.python_command(list(request.overrides))
+    facts = provenance.collect(list(typed))
+    own = {"seed": request.settings.seed, "attempt": attempt, "reward_source": source_hash(request.settings.reward)}
+    write_json(directory.provenance, {**facts, **own})
     return restart
 
 

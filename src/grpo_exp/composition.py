@@ -30,6 +30,8 @@ class RunRequest:
     """The words after the command."""
     config_yaml: str
     """The settings for a reader."""
+    command: Sequence[str] | None = None
+    """The words of the command, for the record, where it is not `python -m grpo_exp.train` with these overrides."""
 
 
 def build_request(config: DictConfig, overrides: Sequence[str]) -> RunRequest:

@@ -17,6 +17,7 @@ from grpo_exp.tracking.background import BackgroundTracker
 from grpo_exp.tracking.build import build_tracker
 from grpo_exp.tracking.metrics_log import MetricsLog
 from grpo_exp.tracking.tracker import RunInfo, RunStatus
+from grpo_exp.watchdog import Watchdog
 
 _TRACKER_TIMEOUT_SECONDS = 60.0
 
@@ -24,17 +25,22 @@ _TRACKER_TIMEOUT_SECONDS = 60.0
 class SilentObserver:
     """What processes other than the main one do: look whether to stop."""
 
-    def __init__(self, watch: StopWatch) -> None:
+    def __init__(self, watch: StopWatch, watchdog: Watchdog) -> None:
         self._watch = watch
+        self._watchdog = watchdog
         self.stop_reason: str | None = None
         self.health_stop = False
         self.last_step = 0
+
+    def on_devices(self, facts: dict[str, Any]) -> None:
+        """Ignore the devices."""
 
     def on_data(self, data: PromptData) -> None:
         """Ignore the data."""
 
     def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
-        """Ignore phases."""
+        """Take it as a sign of life."""
+        self._watchdog.on_phase(name)
 
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
         """Ignore metrics."""
@@ -49,7 +55,8 @@ class SilentObserver:
         """Nothing is open."""
 
     def wants_stop(self) -> bool:
-        """Say whether a STOP file, a lost front end, a new owner or a health rule asks for it."""
+        """Say whether a STOP file, a lost front end, a new owner or a rule asks for it; it is asked after each step."""
+        self._watchdog.on_step()
         if self.stop_reason is None:
             self.stop_reason = self._watch.reason()
         return self.stop_reason is not None
@@ -62,8 +69,8 @@ class SilentObserver:
 class MainObserver(SilentObserver):
     """The main process: writes metrics, events and samples, feeds the tracker, watches the run's health."""
 
-    def __init__(self, directory: RunDirectory, watch: StopWatch, settings: RunSettings) -> None:
-        super().__init__(watch)
+    def __init__(self, directory: RunDirectory, watch: StopWatch, settings: RunSettings, *, watchdog: Watchdog) -> None:
+        super().__init__(watch, watchdog)
         self._directory = directory
         self._settings = settings
         self._metrics = MetricsLog(directory.metrics)
@@ -72,16 +79,20 @@ class MainObserver(SilentObserver):
         self._explainer = Explainer(settings, told=told)
         self._tracker = self._start_tracker()
 
+    def on_devices(self, facts: dict[str, Any]) -> None:
+        """Write down what the workers compute with."""
+        self._add_provenance(torch=facts)
+
     def on_data(self, data: PromptData) -> None:
         """Write down which data the run saw."""
-        provenance = json.loads(self._directory.provenance.read_text())
-        write_json(self._directory.provenance, {**provenance, "dataset_fingerprint": data.fingerprint()})
+        self._add_provenance(dataset_fingerprint=data.fingerprint())
         for reason, count in data.dropped.items():
             listed = {"targets": list(data.dropped_targets[reason])} if reason in data.dropped_targets else {}
             self._directory.add_event("data", f"{count} rows {reason} were left out", count=count, **listed)
 
     def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
         """Tell the front end what is going on; before the first step this is also the place to stop at."""
+        super().on_phase(name, done, total)
         if (self.last_step == 0 and self.wants_stop()) or self.is_replaced():
             raise StopRequestedError(self.stop_reason or "another process has taken over the run")
         write_json(self._directory.status, {"phase": name, "done": done, "total": total})
@@ -119,6 +130,10 @@ class MainObserver(SilentObserver):
         self._metrics.close()
         if self._tracker is not None:
             self._tracker.finish(status, _TRACKER_TIMEOUT_SECONDS)
+
+    def _add_provenance(self, **facts: Any) -> None:
+        provenance = json.loads(self._directory.provenance.read_text())
+        write_json(self._directory.provenance, {**provenance, **facts})
 
     def _start_tracker(self) -> BackgroundTracker | None:
         directory, settings = self._directory, self._settings

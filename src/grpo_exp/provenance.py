@@ -1,4 +1,4 @@
-"""Where a run comes from: commit, versions, machine, command, hash of the settings."""
+"""Where a run comes from: commit, versions, machine, environment, command, hash of the settings."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from grpo_exp import machine
+
 _PACKAGES = (
     "grpo-exp", "trl", "transformers", "torch", "accelerate", "datasets", "peft", "tokenizers", "numpy",
     "hydra-core", "omegaconf", "pydantic", "math-verify", "mlflow", "wandb", "vllm",
 )  # fmt: skip
 
+#: Names of new files that are listed; more tell nothing.
+_MAX_UNTRACKED = 200
 #: Settings that do not change what is computed; a run keeps its id when they change.
 _NOT_HASHED = ("name", "seed", "output_dir", "resume", "tracker", "health")
-_NOT_HASHED_LAUNCH = ("kind", "main_process_port")
+_NOT_HASHED_LAUNCH = ("kind", "main_process_port", "watchdog")
 #: A requeued job finds its server on another node.
 _NOT_HASHED_VLLM = ("server_host", "server_port", "group_port", "server_timeout_seconds")
 
@@ -55,14 +59,16 @@ def _by_path(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def collect(command: list[str]) -> dict[str, Any]:
-    """Return what is known before the workers start; they add the device and the data set."""
+    """Return what is known before the workers start; they add the device and the data set. Secrets are left out."""
     return {
         "time": time.time(),
-        "command": shlex.join(command),
+        "command": machine.without_secrets(shlex.join(command)),
         "python": platform.python_version(),
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
+        "gpus": machine.nvidia_gpus(),
+        "environment": machine.environment(),
         "packages": _versions(),
         "git": _git(Path(__file__).resolve().parent),
     }
@@ -79,7 +85,10 @@ def _versions() -> dict[str, str | None]:
 
 
 def _git(folder: Path) -> dict[str, Any] | None:
-    """Return commit and uncommitted difference of the checkout that the code runs from; None where installed."""
+    """Return commit and uncommitted changes of the checkout that the code runs from; None where installed.
+
+    The difference holds the text of changed files; of new files that git neither knows nor ignores only the names.
+    """
 
     def run(*arguments: str) -> str | None:
         try:
@@ -93,7 +102,12 @@ def _git(folder: Path) -> dict[str, Any] | None:
     commit = run("rev-parse", "HEAD")
     if commit is None or "site-packages" in folder.parts:
         return None
-    return {"commit": commit.strip(), "diff": run("diff", "HEAD")}
+    new = run("ls-files", "--others", "--exclude-standard", "--full-name", ":/")
+    return {
+        "commit": commit.strip(),
+        "diff": run("diff", "HEAD"),
+        "untracked": [] if new is None else new.splitlines()[:_MAX_UNTRACKED],
+    }
 
 
 def python_command(arguments: list[str]) -> list[str]:

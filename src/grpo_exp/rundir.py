@@ -124,6 +124,15 @@ class RunDirectory:
         """What the worker processes of the newest attempt printed."""
         return self.attempt_logs / "worker.log"
 
+    def stacks(self, rank: int) -> Path:
+        """What the threads of a process were doing when it hung; there only where it did."""
+        return self.attempt_logs / f"stacks-{rank}.txt"
+
+    @property
+    def server_health(self) -> Path:
+        """What the vLLM server said when the run hung."""
+        return self.attempt_logs / "vllm_server.txt"
+
     def read_result(self) -> dict[str, Any] | None:
         """Return how the run ended, or None while it has not."""
         return json.loads(self.result.read_text()) if self.result.is_file() else None

@@ -12,6 +12,7 @@ from grpo_exp.adoption import Adopted, adopt
 from grpo_exp.composition import RunRequest
 from grpo_exp.conclusion import conclude
 from grpo_exp.errors import ExitCode
+from grpo_exp.hanging import hung_reason
 from grpo_exp.launching import WorkerGroup
 from grpo_exp.reporting.live import LiveRun
 from grpo_exp.signals import heed_signals
@@ -51,6 +52,11 @@ def _work_launched(adopted: Adopted, live: LiveRun) -> None:
             while workers.poll() is None and requests.count < 2:
                 requests.tell_once(live.message)
                 live.refresh()
+                hung = hung_reason(adopted.directory)
+                if hung is not None:
+                    workers.kill()
+                    adopted.end(hung)
+                    break
                 time.sleep(_POLL_SECONDS)
         finally:
             workers.kill()

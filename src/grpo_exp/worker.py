@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_exp.data.load import load_prompts
 from grpo_exp.errors import ConfigError, ExitCode, RunError
+from grpo_exp.hanging import end_hung
 from grpo_exp.observers import MainObserver, SilentObserver
 from grpo_exp.rundir import RunDirectory, write_json
 from grpo_exp.settings.batching import solve_batch
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.stop_watch import StopRequestedError, StopWatch
+from grpo_exp.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from grpo_exp.backends.trl.training import TrainingOutcome
@@ -47,9 +49,15 @@ def run_worker(directory: RunDirectory) -> None:
     if watch.is_replaced():
         raise RunError(f"{directory.path}: another process has taken over the run; nothing is left to do here")
     settings = RunSettings.model_validate(directory.read_config())
-    observer = MainObserver(directory, watch, settings) if rank == 0 else SilentObserver(watch)
+    watchdog = Watchdog(
+        settings.launch.watchdog, directory.stacks(rank), lambda why: end_hung(directory, settings, why, rank=rank)
+    )
+    observer = (
+        MainObserver(directory, watch, settings, watchdog=watchdog) if rank == 0 else SilentObserver(watch, watchdog)
+    )
     try:
-        result = _train(directory, settings, observer)
+        with watchdog:
+            result = _train(directory, settings, observer)
     except BaseException as error:
         traceback.print_exc()
         result = _failure(error, observer.last_step)
@@ -69,6 +77,7 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: SilentObser
     from grpo_exp.backends.trl.training import run_training  # torch and TRL, only now
 
     _check_world_size(settings, use_cpu=use_cpu)
+    observer.on_devices(torch_facts(use_cpu=use_cpu))
     plan = solve_batch(settings)
     data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
     observer.on_data(data)
@@ -105,6 +114,24 @@ def _prepare_process(settings: RunSettings) -> bool:
     if settings.launch.device == "cuda" and not has_gpu:
         raise ConfigError("launch.device=cuda: torch sees no GPU here; use launch.device=cpu, or another machine")
     return settings.launch.device == "cpu" or not has_gpu
+
+
+def torch_facts(*, use_cpu: bool) -> dict[str, Any]:
+    """Return what torch was built with and computes on; None for what is not there."""
+    import torch
+    from torch.cuda import nccl
+
+    has_gpu = torch.cuda.is_available()
+    return {
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "cudnn": torch.backends.cudnn.version() if has_gpu else None,
+        "nccl": ".".join(map(str, nccl.version())) if has_gpu and torch.version.cuda else None,
+        "devices": ["cpu"]
+        if use_cpu
+        else [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
+        "threads": torch.get_num_threads(),
+    }
 
 
 def _check_world_size(settings: RunSettings, *, use_cpu: bool) -> None:

@@ -11,6 +11,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -177,27 +178,42 @@ def find_function_fault(path: str) -> str | None:
     are left to `load_function`.
     """
     module_name, _, name = path.partition(":")
-    _make_current_folder_importable()
-    try:
-        spec = importlib.util.find_spec(module_name)
-    except ImportError:  # a package above it is missing
-        spec = None
+    spec = _find_spec(module_name)
     if spec is None:
         return (
             f"{path}: there is no module {module_name!r}; it must be importable from where the command is started; "
             "correct the name, or start from its folder"
         )
-    if spec.origin is None or not spec.origin.endswith(".py"):
+    source = _python_file(spec)
+    if source is None:
         return None
     try:
-        tree = ast.parse(Path(spec.origin).read_bytes())
+        tree = ast.parse(source.read_bytes())
     except SyntaxError as error:
-        return f"{path}: {spec.origin} is not Python ({error.msg}, line {error.lineno}); correct it"
+        return f"{path}: {source} is not Python ({error.msg}, line {error.lineno}); correct it"
     names = _names_of(tree)
     if name in names or "*" in names or "__getattr__" in names:
         return None
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return _no_function(path, sorted(functions))
+
+
+def source_file(path: str) -> Path | None:
+    """Return the Python file of the module in `module:function`, without running it; None where it is no such file."""
+    spec = _find_spec(path.partition(":")[0])
+    return None if spec is None else _python_file(spec)
+
+
+def _find_spec(module_name: str) -> ModuleSpec | None:
+    _make_current_folder_importable()
+    try:
+        return importlib.util.find_spec(module_name)
+    except ImportError:  # a package above it is missing
+        return None
+
+
+def _python_file(spec: ModuleSpec) -> Path | None:
+    return Path(spec.origin) if spec.origin is not None and spec.origin.endswith(".py") else None
 
 
 def _no_function(path: str, names: Sequence[str]) -> str:

@@ -1,0 +1,75 @@
+"""Start the same run anew, from its written settings: `grpo-exp rerun RUN_FOLDER [output_dir=FOLDER]`.
+
+The settings are those of `config.json`, whatever the presets say today; the new run lies beside the old one, or below
+another output folder. What differs in code and versions is told; `grpo-exp compare OLD NEW` shows all of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_exp import provenance
+from grpo_exp.composition import RunRequest
+from grpo_exp.console import build_console
+from grpo_exp.errors import ConfigError
+from grpo_exp.rundir import RunDirectory
+from grpo_exp.runner import run
+from grpo_exp.settings import load
+from grpo_exp.settings.run import RunSettings
+
+_USAGE = "Usage: grpo-exp rerun RUN_FOLDER [output_dir=FOLDER]"
+
+
+def main(words: Sequence[str]) -> int:
+    """Run again what a folder holds, and return the exit code of the new run."""
+    folders = [word for word in words if "=" not in word and not word.startswith("-")]
+    outputs = [word.removeprefix("output_dir=") for word in words if word.startswith("output_dir=")]
+    if len(folders) != 1 or len(outputs) > 1 or len(folders) + len(outputs) < len(words):
+        raise ConfigError(f"{' '.join(words)}: one folder is wanted, and nothing else is changed. {_USAGE}")
+    directory = RunDirectory(Path(folders[0]).resolve())
+    settings = read_settings(directory, output_dir=outputs[0] if outputs else None)
+    console = build_console()
+    for text in differences(json.loads(directory.provenance.read_text())):
+        console.print(f"note     {text}", soft_wrap=True, highlight=False, markup=False)
+    overrides = directory.overrides.read_text().splitlines() if directory.overrides.is_file() else []
+    command = ["grpo-exp", "rerun", *words]
+    return run(RunRequest(settings, overrides, load.to_yaml(settings.model_dump(mode="json")), command), console)
+
+
+def read_settings(directory: RunDirectory, *, output_dir: str | None) -> RunSettings:
+    """Return the settings of a run, for a new one beside it.
+
+    Raises:
+        ConfigError: The folder holds no run, or one whose settings this version does not read.
+    """
+    config = {**directory.read_config(), "resume": "never"}
+    if output_dir is not None:
+        config["output_dir"] = str(Path(output_dir).expanduser().absolute())
+    try:
+        return load.validate(config)
+    except ConfigError as error:
+        made_by = json.loads(directory.provenance.read_text()).get("packages", {}).get("grpo-exp")
+        raise ConfigError(
+            [f"{directory.path}: was written by version {made_by} and is not read by this one:", *error.faults]
+        ) from error
+
+
+def differences(then: dict[str, Any]) -> list[str]:
+    """Say what has changed since a run was started: code, and versions of packages.
+
+    Args:
+        then: The content of its `provenance.json`.
+    """
+    now = provenance.collect([])
+    texts = []
+    git_then, git_now = then.get("git") or {}, now["git"] or {}
+    if git_then.get("commit") != git_now.get("commit"):
+        texts.append(f"the run was made at commit {git_then.get('commit')}; this is {git_now.get('commit')}")
+    elif git_then.get("diff") != git_now.get("diff"):
+        texts.append("the code has other uncommitted changes than the run had")
+    versions = provenance.changed_settings(then.get("packages", {}), now["packages"])
+    texts += [f"{name} was {was}, and is {is_now} now" for name, (was, is_now) in sorted(versions.items())]
+    return texts
