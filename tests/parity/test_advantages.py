@@ -208,3 +208,53 @@ def test_d015_infinite_reward_is_refused_before_it_reaches_the_loss(scale: str, 
     """Inf - mean is inf - inf; without a refusal the advantages are NaN or the largest float."""
     with pytest.raises(ValueError, match=r"'correctness' returned inf"):
         score({"correctness": [math.inf, 0, 0, 0]}, [1.0], 4, f"algorithm.scale_rewards={scale}")
+
+
+@pytest.mark.parametrize("num_generations", [4, 6, 8, 11, 13])
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_groups_without_variance_have_advantage_zero_whatever_their_reward_is(
+    num_generations: int, scale: str, score: Score
+) -> None:
+    """Totals 1.1, 0.1 and 0.03 have no exact binary form: in 32 bits the mean of eleven of them is another number.
+
+    The fourth group has one right completion: r is 1.1 once and 0.1 otherwise.
+    """
+    G = num_generations
+    one_right = [1.0] + [0.0] * (G - 1)
+    rewards = {"correctness": [1.0] * G + [0.0] * 2 * G + one_right, "form": [1.0] * 2 * G + [0.3] * G + [1.0] * G}
+    found = score(rewards, [1.0, 0.1], G, f"algorithm.scale_rewards={scale}")
+    assert found["advantages"][: 3 * G] == [0.0] * 3 * G
+    totals = np.array([1.1] * G + [0.1] * G + [0.03] * G + [1.1] + [0.1] * (G - 1))
+    last = totals[3 * G :]
+    std = {"group": last.std(ddof=1), "batch": totals.std(ddof=1), "none": None}[scale]
+    expected = (last - last.mean()) / (1.0 if std is None else std + 1e-4)
+    np.testing.assert_allclose(found["advantages"][3 * G :], expected, rtol=1e-5)
+    if scale != "batch":  # there TRL asks for the variance of the whole batch
+        assert found["metrics"]["frac_reward_zero_std"] == 0.75
+
+
+@pytest.mark.parametrize("num_generations", [4, 6, 8])
+def test_normalising_twice_does_not_blow_rounding_up(num_generations: int, score: Score) -> None:
+    """The sum of normalised components is divided once more: where no group varies there is nothing to divide."""
+    G = num_generations
+    values = {
+        "a": [v for v in (0.1, 0.7, 0.3, 0.9) for _ in range(G)],
+        "b": [v for v in (0.7, 0.1, 0.6, 0.2) for _ in range(G)],
+    }
+    found = score(values, [1.0, 0.3], G, "algorithm=gdpo", "algorithm.dynamic_sampling.enabled=false")
+    assert found["advantages"] == [0.0] * 4 * G
+    assert found["metrics"]["frac_reward_zero_std"] == 1.0
+
+
+def test_component_that_is_constant_in_a_group_adds_nothing_to_it(score: Score) -> None:
+    """With gdpo and G 6: `a` varies in the first of two groups, `b` is 0.7 and 0.1, so only `a` counts.
+
+    a: mean 1/2, std sqrt(6/5 * 1/4) = 0.5477, so +-0.5/(0.5477 + 1e-4); over the 12 rows the mean is 0, and the std is
+    that value times sqrt(6/11).
+    """
+    values = {"a": [1.0, 0.0] * 3 + [0.3] * 6, "b": [0.7] * 6 + [0.1] * 6}
+    found = score(values, [1.0, 1.0], 6, "algorithm=gdpo", "algorithm.dynamic_sampling.enabled=false")
+    normalised = 0.5 / (math.sqrt(0.3) + 1e-4)
+    expected = normalised / (normalised * math.sqrt(6 / 11) + 1e-4)
+    np.testing.assert_allclose(found["advantages"][:6], [expected, -expected] * 3, rtol=1e-6)
+    assert found["advantages"][6:] == [0.0] * 6

@@ -223,6 +223,10 @@ TOLD = {
         ["health.kl_probe.enabled=false", "health.kl_probe.completions=32"],
         "health.kl_probe.completions=32 has no effect: health.kl_probe.enabled is false",
     ),
+    "components that are one": (
+        ["algorithm=gdpo", "algorithm.dynamic_sampling.enabled=false", "reward=math_only"],
+        "algorithm.multi_objective_aggregation=normalize_then_sum: the reward has one component",
+    ),
     "window longer than the run": (
         ["health.window=100"],
         "health.window=100: a warning needs that many steps and the run has 50",

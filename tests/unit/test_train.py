@@ -39,6 +39,11 @@ def outcome(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int | str 
         (["+foo=1"], "foo: there is no such setting"),
         (["algorithm.temperature=-1"], "algorithm.temperature=-1: must be above 0"),
         (["reward=math,math_only"], "add --multirun for a run of each"),
+        (
+            ["reward.components={h: {kind: math}}"],
+            "reward.components={h: {kind: math}}: a group is merged with what it is given, and a key in there is new; "
+            "write each new key by itself, with a plus: '+reward.components.KEY=VALUE'",
+        ),
     ],
 )
 def test_one_fault_ends_with_2_and_one_sentence(

@@ -22,7 +22,7 @@ def algorithm_notes(settings: RunSettings) -> list[str]:
         *_sampling_notes(algorithm),
         *_kl_notes(algorithm),
         *_reference_notes(settings),
-        *_scaling_notes(algorithm),
+        *_scaling_notes(settings),
         *_clip_notes(algorithm),
         *_level_notes(algorithm),
         *_soft_gate_notes(algorithm),
@@ -66,13 +66,20 @@ def _reference_notes(settings: RunSettings) -> list[str]:
     return []
 
 
-def _scaling_notes(algorithm: AlgorithmSettings) -> list[str]:
-    scale, found = algorithm.scale_rewards, []
+def _scaling_notes(settings: RunSettings) -> list[str]:
+    algorithm, found = settings.algorithm, []
+    scale = algorithm.scale_rewards
     if algorithm.multi_objective_aggregation == "normalize_then_sum":
         if scale != "group":
             found.append(
                 f"algorithm.scale_rewards={scale} has no effect: normalize_then_sum divides each component by the std "
                 "of its group and the sum by that of the batch, always; use sum_then_normalize to choose"
+            )
+        if len(settings.reward.components) == 1:
+            found.append(
+                "algorithm.multi_objective_aggregation=normalize_then_sum: the reward has one component, so there is "
+                "nothing to balance (arXiv:2601.05242), and advantages are divided twice; use sum_then_normalize, or "
+                "add a component"
             )
         return found
     if algorithm.loss_type == "dr_grpo" and scale != "none":

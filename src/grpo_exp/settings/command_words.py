@@ -158,7 +158,14 @@ def _known_composition_fault(
         return f"{given}: trainer.extra is empty, so a field of TRL is added to it; write +{given}"
     if key.startswith("hydra."):
         return f"{key}: Hydra has no such setting; see --cfg hydra for its settings"
-    return unknown_key(*siblings(key))
+    missing, names = siblings(key)
+    if missing.rpartition(".")[2] in names:  # it is there; what it was given has keys that are not
+        given = next((o for o in words if o.startswith(f"{key}=")), f"{key}={{...}}")
+        return (
+            f"{given}: a group is merged with what it is given, and a key in there is new; write each new key by "
+            f"itself, with a plus: '+{key}.KEY=VALUE'"
+        )
+    return unknown_key(missing, names)
 
 
 def list_groups(folder: Path) -> dict[str, list[str]]:

@@ -185,7 +185,10 @@ def _raw_value(container: Any, path: str) -> Any:
 
 
 def _key_and_siblings(path: str, words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the deepest part of `path` that does not exist, and the names that do exist beside it."""
+    """Return the deepest part of `path` that does not exist, and the names that do exist beside it.
+
+    Where all of a path exists, its own last name is among them.
+    """
     groups = list_groups(paths.config_dir())
     choices = [word for word in words if word.partition("=")[0] in groups and "," not in word]
     node: Any = _compose(choices)
@@ -200,6 +203,8 @@ def _key_and_siblings(path: str, words: Sequence[str]) -> tuple[str, list[str]]:
             seen = parts
             break
         node = child
+    else:
+        return path, parts[-1:]  # all of it exists: what it was given is at fault
     names = [str(key) for key in node] if isinstance(node, DictConfig) else []
     return ".".join(seen), names if len(seen) > 1 else sorted({*names, *groups})
 

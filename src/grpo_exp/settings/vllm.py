@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from grpo_exp.settings.base import FilledText, Float, Int, NoneText, PositiveFraction, Settings
 
@@ -25,7 +25,17 @@ class _Vllm(Settings):
     importance_sampling_mode: ImportanceMode = "token_truncate"
     """`sequence_mask` (TRL's default) multiplies ratios over the sequence: it masks long completions out."""
     importance_sampling_clip_max: Annotated[Annotated[Float, Field(gt=0, le=1000)] | None, NoneText] = 3.0
-    """Cap of the correction."""
+    """Cap of the correction; null is none, which only the two `mask` modes can do without."""
+
+    @model_validator(mode="after")
+    def _has_a_cap(self) -> _Vllm:
+        is_truncated = self.importance_sampling_correction and self.importance_sampling_mode.endswith("_truncate")
+        if is_truncated and self.importance_sampling_clip_max is None:
+            raise ValueError(
+                f"importance_sampling_clip_max: null with importance_sampling_mode={self.importance_sampling_mode}, "
+                "which cuts ratios off at it; give a number (3.0 is the default), or use token_mask or sequence_mask"
+            )
+        return self
 
 
 class ColocatedVllm(_Vllm):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +12,11 @@ import torch
 from accelerate import Accelerator
 from transformers import GenerationConfig
 
-from grpo_exp.backends.trl.generation import SamplingPlan, _to_completion, build_generate
+from grpo_exp.backends.trl.generation import SamplingPlan, _to_completion, build_generate, sampling_config
 from grpo_exp.models.tiny import build_model
 from grpo_exp.models.tokenizer import build_tokenizer
 from grpo_exp.settings.model import TinyArchitecture
+from parity.real_trainer import build_trainer, save_policy
 
 PROMPTS = [[{"role": "user", "content": text}] for text in ("1+1?", "12+13?", "7+8?")]
 Build = Callable[..., Any]
@@ -109,3 +111,18 @@ def test_completion_ends_with_its_end_token_and_counts_it() -> None:
     assert (ended.text, ended.num_tokens, ended.truncated) == ("42", 3, False)
     cut = _to_completion(tokenizer, [four, two, four], {end})
     assert (cut.text, cut.num_tokens, cut.truncated) == ("424", 3, True)
+
+
+def test_evaluation_samples_as_training_does_also_where_training_samples_with_vllm(tmp_path: Path) -> None:
+    """TRL builds its own configuration only without vLLM; told that there is vLLM, ours must have the same values."""
+    save_policy(tmp_path / "policy")
+    trainer = build_trainer(
+        tmp_path / "policy", tmp_path / "out", "algorithm.temperature=0.7", "algorithm.top_p=0.9",
+        "trainer.max_completion_length=7", "+trainer.extra.min_p=0.05", "+trainer.extra.repetition_penalty=1.1",
+    )  # fmt: skip
+    assert sampling_config(trainer) is trainer.generation_config
+    of_trl = trainer.generation_config.to_dict()
+    assert (of_trl["temperature"], of_trl["top_p"], of_trl["max_new_tokens"]) == (0.7, 0.9, 7)
+    del trainer.generation_config
+    trainer.use_vllm = True
+    assert sampling_config(trainer).to_dict() == of_trl

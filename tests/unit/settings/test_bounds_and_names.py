@@ -240,6 +240,15 @@ def test_reward_without_components_is_refused(faults: Faults) -> None:
     assert "at least one component" in fault
 
 
+def test_importance_correction_that_truncates_needs_a_cap(faults: Faults, changed: Changed) -> None:
+    cap = "vllm.importance_sampling_clip_max"
+    colocated = {"vllm.mode": "colocate", cap: None}
+    (fault,) = faults(colocated)
+    assert fault.startswith(f"{cap}: null with importance_sampling_mode=token_truncate")
+    assert changed({**colocated, "vllm.importance_sampling_mode": "token_mask"}).vllm.mode == "colocate"
+    assert changed({**colocated, "vllm.importance_sampling_correction": False}).vllm.mode == "colocate"
+
+
 def test_inline_launch_is_one_process(faults: Faults) -> None:
     (fault,) = faults({"launch.kind": "inline", "launch.num_processes": 2})
     assert fault.startswith("launch.num_processes: 2 with launch=inline")

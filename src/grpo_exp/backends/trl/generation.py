@@ -12,6 +12,8 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from grpo_exp.evaluation.held_out import Completion
 
@@ -29,6 +31,29 @@ class SamplingPlan:
     before_batch: Callable[[], None] | None = None
     """Called before each batch, equally often on all processes, so that they can agree on something there. What it
     raises ends the sampling."""
+
+
+def sampling_config(trainer: GRPOTrainer) -> GenerationConfig:
+    """Return what transformers samples with in this trainer, also where training samples with vLLM.
+
+    TRL builds one only without vLLM; the values are the same.
+    """
+    if not trainer.use_vllm:
+        return trainer.generation_config
+    values = {
+        "max_new_tokens": trainer.max_completion_length,
+        "do_sample": True,
+        "pad_token_id": trainer._tokenizer.pad_token_id,
+        "bos_token_id": trainer._tokenizer.bos_token_id,
+        "eos_token_id": trainer.eos_token_ids,
+        "temperature": trainer.temperature,
+        "top_p": trainer.top_p,
+        "top_k": trainer.top_k,
+        "min_p": trainer.min_p,
+        "repetition_penalty": trainer.repetition_penalty,
+        "cache_implementation": cast(GRPOConfig, trainer.args).cache_implementation,
+    }
+    return GenerationConfig(**values, disable_compile=True)
 
 
 def build_generate(

@@ -23,6 +23,15 @@ from grpo_exp.errors import RunError
 # Shapes: N completions over all processes, K reward components, O outcomes.
 
 
+#: Below it an advantage is rounding: rewards have 64 bits until here, so equal ones leave at most 1e-8.
+_NO_ADVANTAGE = 1e-7
+
+
+def without_rounding(advantages: torch.Tensor) -> torch.Tensor:
+    """Return advantages in 32 bits, exactly 0 where only rounding made them something else."""
+    return torch.where(advantages.abs() < _NO_ADVANTAGE, 0.0, advantages).float()
+
+
 class StepClock:
     """Seconds spent in the phases of one optimizer step, on this process."""
 
@@ -83,6 +92,7 @@ class TimedGRPOTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         batch = super()._generate_and_score_completions(inputs)
+        batch["advantages"] = without_rounding(batch["advantages"])
         if self.kl_probe is not None and self.state.global_step == 0:  # the policy has not moved yet
             self.kl_probe.keep(batch)
         return batch
@@ -91,6 +101,9 @@ class TimedGRPOTrainer(GRPOTrainer):
         with self._clock.phase("reward"):
             self._score(inputs, prompts, completions, completion_ids_list)
             rewards_NK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        # TRL divides by std + 1e-4. In 32 bits the mean of equal rewards is not quite their value, and the advantages
+        # of a group without variance come out at up to 1e-3; with normalize_then_sum, which divides twice, at up to 1.
+        rewards_NK = rewards_NK.double()
         weights = self._rewards.weights_at(self.state.global_step)
         self.reward_weights = torch.tensor(weights, dtype=torch.float32)
         # A target that cannot be judged must not be trained on its form alone: the whole row is left out.

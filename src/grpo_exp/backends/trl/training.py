@@ -18,7 +18,7 @@ from grpo_exp.backends.trl.arguments import build_arguments
 from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback
 from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer, SamplingRules
 from grpo_exp.backends.trl.fast_step import FastStepTrainer
-from grpo_exp.backends.trl.generation import SamplingPlan, build_generate
+from grpo_exp.backends.trl.generation import SamplingPlan, build_generate, sampling_config
 from grpo_exp.backends.trl.kl_probe import KlProbe
 from grpo_exp.backends.trl.reward_batch import RewardBatch
 from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
@@ -200,7 +200,7 @@ def _evaluate(parts: _Parts, trainer: TimedGRPOTrainer, when: str) -> dict[str, 
     generate = build_generate(
         trainer.accelerator.unwrap_model(trainer.model),
         _tokenizer_of(trainer),
-        trainer.generation_config,
+        sampling_config(trainer),
         trainer.accelerator,
         SamplingPlan(settings.model.max_micro_batch, int.from_bytes(digest[:4], "big"), stop_if_wanted),
     )
