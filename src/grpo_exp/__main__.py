@@ -42,10 +42,11 @@ def _names() -> list[str]:
 
 
 def _usage() -> str:
+    width = max(map(len, _names())) + 2
     lines = ["Usage: grpo-exp COMMAND ...", "", "Commands:"]
     for name in _names():
         doc = importlib.import_module(f"grpo_exp.commands.{name}").__doc__ or ""
-        lines.append(f"  {name:<10}{doc.partition(chr(10))[0]}")
+        lines.append(f"  {name:<{width}}{doc.partition(chr(10))[0]}")
     return "\n".join([*lines, "", "To train: python -m grpo_exp.train --help"])
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
 from grpo_exp.data.prompts import PromptData
+from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo
+from grpo_exp.evaluation.completion_table import write_table
 from grpo_exp.health.explanations import Explainer
 from grpo_exp.health.rules import HealthMonitor
 from grpo_exp.rundir import RunDirectory, read_events, write_json
@@ -45,8 +49,8 @@ class SilentObserver:
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
         """Ignore metrics."""
 
-    def on_samples(self, when: str, samples: list[dict[str, Any]]) -> None:
-        """Ignore samples."""
+    def on_completions(self, info: TableInfo, rows: list[CompletionRow]) -> None:
+        """Ignore completions."""
 
     def on_note(self, text: str) -> None:
         """Ignore notes: the main process writes the same one."""
@@ -77,6 +81,7 @@ class MainObserver(SilentObserver):
         self._health = HealthMonitor(settings.health)
         told = [event["topic"] for event in read_events(directory) if event["kind"] == "explanation"]
         self._explainer = Explainer(settings, told=told)
+        self._told_of_tables = False
         self._tracker = self._start_tracker()
 
     def on_devices(self, facts: dict[str, Any]) -> None:
@@ -112,12 +117,17 @@ class MainObserver(SilentObserver):
             if finding.severity == "critical" and self._settings.health.on_critical == "stop":
                 self.stop_reason, self.health_stop = f"health: {finding.text}", True
 
-    def on_samples(self, when: str, samples: list[dict[str, Any]]) -> None:
-        """Keep the held-out completions with their scores."""
-        path = self._directory.held_out_samples(when)
-        path.parent.mkdir(exist_ok=True)
-        with path.open("w") as stream:
-            stream.writelines(json.dumps(sample) + "\n" for sample in samples)
+    def on_completions(self, info: TableInfo, rows: list[CompletionRow]) -> None:
+        """Keep completions with their scores; a table that cannot be written is told once, and costs nothing else."""
+        try:
+            write_table(self._directory.completion_table(info.kind, info.step), rows, info)
+        except Exception as error:  # on purpose: whatever is wrong with a copy for readers must not end the run
+            traceback.print_exc()
+            if not self._told_of_tables:
+                self._told_of_tables = True
+                # On a full disk there is no room for the event, either; the traceback stands in the log.
+                with contextlib.suppress(OSError):
+                    self._directory.add_event("warning", _lost_table(info, error), step=info.step)
 
     def on_note(self, text: str) -> None:
         """Write it down; the front end shows it."""
@@ -152,3 +162,10 @@ class MainObserver(SilentObserver):
             on_started=lambda ids: write_json(directory.tracker, ids),
         )
         return background
+
+
+def _lost_table(info: TableInfo, error: Exception) -> str:
+    return (
+        f"the completions of step {info.step} ({info.kind}) were not written ({type(error).__name__}: {error}); the "
+        "run goes on, and further tables that fail are not told; make room, or set trainer.completions.every_steps=null"
+    )

@@ -28,6 +28,8 @@ _MAX_UNTRACKED = 200
 #: Settings that do not change what is computed; a run keeps its id when they change.
 _NOT_HASHED = ("name", "seed", "output_dir", "resume", "tracker", "health")
 _NOT_HASHED_LAUNCH = ("kind", "main_process_port", "watchdog")
+#: What a run keeps of its completions.
+_NOT_HASHED_TRAINER = ("completions",)
 #: A requeued job finds its server on another node.
 _NOT_HASHED_VLLM = ("server_host", "server_port", "group_port", "server_timeout_seconds")
 
@@ -35,6 +37,7 @@ _NOT_HASHED_VLLM = ("server_host", "server_port", "group_port", "server_timeout_
 def settings_hash(config: Mapping[str, Any]) -> str:
     """Return 8 hex digits over the settings that decide what a run computes, apart from its seed."""
     kept = {key: value for key, value in config.items() if key not in _NOT_HASHED}
+    kept["trainer"] = {k: v for k, v in config["trainer"].items() if k not in _NOT_HASHED_TRAINER}
     kept["launch"] = {k: v for k, v in config["launch"].items() if k not in _NOT_HASHED_LAUNCH}
     kept["vllm"] = {k: v for k, v in config["vllm"].items() if k not in _NOT_HASHED_VLLM}
     text = json.dumps(kept, sort_keys=True, separators=(",", ":"))

@@ -84,9 +84,14 @@ class RunDirectory:
         """Folder of sampled completions."""
         return self.path / "completions"
 
-    def held_out_samples(self, when: str) -> Path:
-        """Held-out completions with their scores, before or after training."""
-        return self.completions / f"held_out_{when}.jsonl"
+    def completion_table(self, kind: str, step: int) -> Path:
+        """Completions of a step with their scores: of training (`train`) or of a held-out evaluation (`eval`)."""
+        return self.completions / f"{kind}_{step:06}.parquet"
+
+    def completion_tables(self, kind: str) -> dict[int, Path]:
+        """Return the tables that there are, by step."""
+        found = {path.stem.removeprefix(f"{kind}_"): path for path in self.completions.glob(f"{kind}_*.parquet")}
+        return {int(step): found[step] for step in sorted(found, key=int)}
 
     @property
     def model(self) -> Path:

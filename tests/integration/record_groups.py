@@ -35,7 +35,7 @@ class Silent:
     def on_metrics(self, *args: object) -> None:
         """Ignore."""
 
-    def on_samples(self, *args: object) -> None:
+    def on_completions(self, *args: object) -> None:
         """Ignore."""
 
     def wants_stop(self) -> bool:

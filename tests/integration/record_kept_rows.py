@@ -2,14 +2,15 @@
 
 Started by `accelerate launch` in `test_two_processes`: record_kept_rows.py OUT.json OVERRIDE...
 
-A made-up reward that can be worked out again from a row: prompts with an even target never pay, the others pay where
-the tokens of the completion add up to an odd number.
+A made-up reward that can be worked out again from a row: targets that end in 0 cannot be judged, other even ones never
+pay, the others pay where the tokens of the completion add up to an odd number. The reason holds that sum and the text.
 """
 
 import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,19 @@ from record_groups import Silent
 
 from grpo_exp.backends.trl import training
 from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer
+from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo
 from grpo_exp.preflight import prepare
+from grpo_exp.rewards.completion import read_completion
 from grpo_exp.rewards.components import RewardComponent
 from grpo_exp.rewards.score import Score
 from grpo_exp.settings import load
 
 batches: list[dict[str, Any]] = []
+
+
+def value_of(target: str, total: int) -> float | None:
+    """Return what a completion is worth, given the sum of its tokens."""
+    return None if target.endswith("0") else float(int(target) % 2 and total % 2)
 
 
 def build_components(settings: Any) -> list[RewardComponent]:
@@ -32,11 +40,22 @@ def build_components(settings: Any) -> list[RewardComponent]:
     def score(name: str, completions: Sequence[Any], columns: Any) -> list[Score]:
         # The held-out evaluation has texts only; its accuracy is not looked at.
         ids_of = columns.get("completion_ids", [[0]] * len(completions))
-        pairs = zip(columns["target"], ids_of, strict=True)
-        values = [float(int(target) % 2 and sum(ids) % 2) for target, ids in pairs]
-        return [Score(value, "match" if value else "mismatch") for value in values]
+        rows = zip(columns["target"], ids_of, completions, strict=True)
+        return [Score(value_of(target, sum(ids)), f"{sum(ids)}:{read_completion(c).text}") for target, ids, c in rows]
 
     return [RewardComponent(name, component.weight, score) for name, component in settings.components.items()]
+
+
+class TableKeeper(Silent):
+    """Keeps the tables of training."""
+
+    def __init__(self) -> None:
+        self.tables: list[dict[str, Any]] = []
+
+    def on_completions(self, info: TableInfo, rows: list[CompletionRow]) -> None:  # type: ignore[override]
+        """Keep it as JSON knows it."""
+        if info.kind == "train":
+            self.tables.append({"info": asdict(info), "rows": [asdict(row) for row in rows]})
 
 
 class RecordingTrainer(DynamicSamplingTrainer):
@@ -50,6 +69,7 @@ class RecordingTrainer(DynamicSamplingTrainer):
             "texts": [completion[-1]["content"] for completion in completions],
             "ids": completion_ids_list,
         }
+        # JSON has no NaN; what cannot be judged is never kept here, or the test fails.
         batches.append({"processes": gather_object([mine]), "rewards": rewards[:, 0].tolist()})
         return rewards
 
@@ -70,17 +90,18 @@ def main() -> None:
         "algorithm=dapo", "reward=math_only", "algorithm.overlong.enabled=false",
         "algorithm.mask_truncated_completions=false", "launch=ddp",
         "algorithm.num_generations=6", "dataset.eval_size=4", "trainer.save_model=false",
-        "trainer.eval_before=false", *words,
+        "trainer.eval_before=false", "trainer.completions.every_steps=1", "trainer.completions.max_rows=100000", *words,
     ]  # fmt: skip
     settings = load.to_settings(load.compose(overrides))
     prepared = prepare(settings)
     training.DynamicSamplingTrainer = RecordingTrainer
     training.build_components = build_components
+    keeper = TableKeeper()
     training.run_training(
-        settings, prepared.plan, prepared.data, Silent(), model_dir=Path(out).parent / "model", use_cpu=True
+        settings, prepared.plan, prepared.data, keeper, model_dir=Path(out).parent / "model", use_cpu=True
     )
     if os.environ["RANK"] == "0":
-        Path(out).write_text(json.dumps(batches))
+        Path(out).write_text(json.dumps({"batches": batches, "tables": keeper.tables}))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_exp.evaluation.saved_completions import read_rows
 from integration.command import (
     QUICK_MODEL,
     only_run,
@@ -41,8 +42,11 @@ def test_the_run_folder_holds_everything(smoke_folder: Path) -> None:
     for when in ("before", "after"):
         assert 0 <= result["eval"][when]["accuracy"] <= 1
         assert 0 <= result["eval"][when]["greedy_accuracy"] <= 1
-        # 16 held-out problems x 4 samples
-        assert len(read_lines(run / "completions" / f"held_out_{when}.jsonl")) == 64
+    # 16 held-out problems x 4 samples; of training the first and the last step
+    names = ["eval_000000", "eval_000003", "train_000001", "train_000003"]
+    assert sorted(path.stem for path in (run / "completions").iterdir()) == names
+    counts = [len(read_rows("input", run / "completions" / f"{name}.parquet")) for name in names[:2]]
+    assert counts == [64, 64]
     assert (run / "overrides.txt").read_text().splitlines() == list(SMOKE)
     assert (run / "plots" / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert (run / "model" / "config.json").is_file()
@@ -175,7 +179,7 @@ def test_own_rows_and_own_model(smoke_folder: Path, tmp_path: Path) -> None:
     assert finished.code == 0, finished.output
     run = only_run(tmp_path / "outputs")
     # 40 rows, a fifth of them held out, x 4 samples
-    assert len(read_lines(run / "completions" / "held_out_after.jsonl")) == 32
+    assert len(read_rows("input", run / "completions" / "eval_000003.parquet")) == 32
 
 
 def test_commands_read_the_run(smoke_folder: Path) -> None:

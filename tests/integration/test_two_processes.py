@@ -7,10 +7,12 @@ import re
 import statistics
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo_exp.errors import RunError
+from grpo_exp.evaluation.saved_completions import read_rows
 from grpo_exp.rundir import RunDirectory, begin_attempt, write_json
 from grpo_exp.settings import load
 from grpo_exp.worker import run_worker
@@ -29,7 +31,7 @@ def test_launch_ddp_is_one_run(tmp_path: Path) -> None:
     assert [r["step"] for r in records] == [0, 1, 2, 3, 3]
     assert json.loads((run / "result.json").read_text())["eval"]["after"]["num_prompts"] == 16
     # 16 held-out problems x 4 samples: each was answered by one process
-    assert len(read_lines(run / "completions" / "held_out_after.jsonl")) == 64
+    assert len(read_rows("input", run / "completions" / "eval_000003.parquet")) == 64
 
     from mlflow import MlflowClient
 
@@ -69,6 +71,54 @@ def advantages_of(rewards: list[float], size: int) -> list[float]:
     ]
 
 
+def check_table(table: dict[str, Any]) -> None:
+    """Work every row out again: question and target, completion and reason, value, reward; groups of 6 are whole."""
+    rows = table["rows"]
+    assert len(rows) == table["info"]["num_rows"]  # there is room for all
+    assert [row["group"] for row in rows] == [place // 6 for place in range(len(rows))]
+    for row in rows:
+        left, right = row["prompt"].removesuffix("?").split("+")
+        assert row["target"] == str(int(left) + int(right))
+        total, _, text = row["scores"]["correctness"]["reason"].partition(":")
+        assert text == row["completion"]
+        # As `record_kept_rows` pays: nobody can judge 10, 20, ...; of the others odd sums of odd targets.
+        value = None if row["target"][-1] == "0" else float(int(row["target"]) % 2 and int(total) % 2)
+        assert row["scores"]["correctness"]["value"] == value
+        assert row["reward"] == value
+    for start in range(0, len(rows), 6):
+        group = rows[start : start + 6]
+        assert len({row["prompt"] for row in group}) == 1
+        assert len({row["kept"] for row in group}) == 1
+        if not group[0]["kept"]:
+            assert [row["advantage"] for row in group] == [None] * 6
+        elif group[0]["reward"] is None:
+            assert [row["advantage"] for row in group] == [0.0] * 6
+        else:
+            rewards = [row["reward"] for row in group]
+            assert [row["advantage"] for row in group] == pytest.approx(advantages_of(rewards, 6), abs=1e-5)
+
+
+@pytest.mark.long
+def test_table_of_two_processes_holds_every_row_with_what_is_its_own(tmp_path: Path) -> None:
+    """Without dynamic sampling, 2 x 9 rows a step: the second of three groups lies on both; some cannot be judged."""
+    worker = Path(__file__).with_name("record_tables.py")
+    out = tmp_path / "tables.json"
+    finished = run_command(
+        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
+        "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
+        str(worker), str(out), *QUICK_MODEL,
+        cwd=tmp_path, env={"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert finished.code == 0, finished.output
+    tables = json.loads(out.read_text())
+    assert [table["info"] for table in tables] == [{"kind": "train", "step": s, "num_rows": 18} for s in range(1, 9)]
+    for table in tables:
+        check_table(table)
+        assert all(row["kept"] for row in table["rows"])
+    rewards = [row["reward"] for table in tables for row in table["rows"]]
+    assert {None, 0.0, 1.0} == set(rewards)
+
+
 @pytest.mark.parametrize(
     ("words", "size"),
     [
@@ -99,8 +149,9 @@ def test_replaced_groups_stay_whole_on_two_processes(words: list[str], size: int
         cwd=tmp_path, env={"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert finished.code == 0, finished.output
-    batches = json.loads(out.read_text())
-    assert len(batches) == 2
+    found = json.loads(out.read_text())
+    batches, tables = found["batches"], found["tables"]
+    assert len(batches) == len(tables) == 2
     assert any(batch["metrics"]["dynamic_sampling/rounds"] > 1 for batch in batches)
     for batch in batches:
         first, second = batch["processes"]
@@ -121,6 +172,17 @@ def test_replaced_groups_stay_whole_on_two_processes(words: list[str], size: int
         assert batch["padded"] == [[size // 2, longest[0]], [size // 2, longest[1]]]
         assert batch["positions"][0] == batch["positions"][1]
         assert batch["metrics"]["dynamic_sampling/filled_groups"] == 0
+    for batch, table in zip(batches, tables, strict=True):
+        check_table(table)
+        first, second = batch["processes"]
+        kept = [row for row in table["rows"] if row["kept"]]
+        assert [row["completion"] for row in kept] == first["texts"] + second["texts"]
+        assert [row["target"] for row in kept] == first["targets"] + second["targets"]
+        assert [row["length"] for row in kept] == [len(ids) for ids in first["ids"] + second["ids"]]
+        assert [row["reward"] for row in kept] == batch["rewards"]
+        assert [row["advantage"] for row in kept] == batch["advantages"]
+        discarded = table["info"]["num_rows"] - len(kept)
+        assert discarded == batch["metrics"]["dynamic_sampling/discarded_completions"]
 
 
 def test_a_worker_refuses_another_world_size(tmp_path: Path) -> None:
@@ -155,7 +217,8 @@ def test_started_by_accelerate_launch(tmp_path: Path) -> None:
     assert json.loads((run / "config.json").read_text())["launch"]["num_processes"] == 2
     assert finished.output.count("sampled accuracy") == 1
     # The main process shows the steps, as everywhere: one header, one line a step of the smoke run's three.
-    steps = [line.split()[0] for line in finished.output.splitlines() if re.match(r"\s*[0-9]+/3\s", line)]
+    # Date and time stand in front.
+    steps = re.findall(r"^[0-9-]{10} [0-9:]{8} +([0-9]+/3) ", finished.output, flags=re.MULTILINE)
     assert steps == ["1/3", "2/3", "3/3"]
 
 

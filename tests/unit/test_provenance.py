@@ -68,6 +68,7 @@ def test_setting_that_changes_what_is_computed_changes_the_hash(path: str, value
         ("tracker", {"kind": "none"}),
         ("health.window", 20),
         ("health.on_critical", "warn"),
+        ("trainer.completions", {"every_steps": None}),
         ("launch.kind", "inline"),
         ("launch.main_process_port", 29500),
         # A requeued job gets another node and other ports; it must find its run.

@@ -106,7 +106,7 @@ def leave_an_attempt(directory: RunDirectory) -> dict[str, str]:
         "metrics.jsonl": '{"step": 1}\n',
         "result.json": '{"status": "failed"}\n',
         "status.json": '{"phase": "training"}\n',
-        "completions/held_out_before.jsonl": "{}\n",
+        "completions/eval_000000.parquet": "{}\n",
         "plots/curves.png": "a picture",
         "model/config.json": "{}",
     }
@@ -148,13 +148,13 @@ def test_what_belongs_to_the_run_stays_and_what_was_asked_for_is_copied(director
 def test_move_that_was_interrupted_is_finished_by_the_next_start(directory: RunDirectory) -> None:
     """Half of the samples were moved, then the process was killed; the other half joins them."""
     begin_attempt(directory)
-    write_text(directory.log_root / "attempt-1" / "completions" / "held_out_before.jsonl", "moved")
-    write_text(directory.completions / "held_out_after.jsonl", "left")
+    write_text(directory.log_root / "attempt-1" / "completions" / "eval_000000.parquet", "moved")
+    write_text(directory.completions / "train_000001.parquet", "left")
     begin_attempt(directory)
     first = directory.log_root / "attempt-1" / "completions"
     assert {entry.name: entry.read_text() for entry in first.iterdir()} == {
-        "held_out_before.jsonl": "moved",
-        "held_out_after.jsonl": "left",
+        "eval_000000.parquet": "moved",
+        "train_000001.parquet": "left",
     }
     assert not directory.completions.exists()
 

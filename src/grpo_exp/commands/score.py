@@ -13,9 +13,10 @@ Other columns are kept, and handed to the components that want them (prefilled, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -66,6 +67,7 @@ def main(words: Sequence[str]) -> int:
     write_rows(target, scored.lines)
     console = build_console()
     _print_summary(console, scored)
+    _tell_cut_texts(console, rows)
     if comparison is not None:
         _print_comparison(console, comparison)
     console.print(f"{target}: {len(rows)} rows", soft_wrap=True)
@@ -151,6 +153,16 @@ def _print_summary(console: Console, scored: Scored) -> None:
     rewards = [line["reward"] for line in scored.lines if line["reward"] is not None]
     mean = _number(sum(rewards) / len(rewards) if rewards else None)
     console.print(f"reward: mean {mean}; {len(scored.lines) - len(rewards)} rows without one (unjudgeable target)")
+
+
+def _tell_cut_texts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    cut = sum(bool(row.get("characters_left_out")) for row in rows)
+    if cut:
+        console.print(
+            f"note: {cut} completions were cut in the middle when they were saved "
+            "(trainer.completions.max_characters); their scores are those of what is left",
+            soft_wrap=True,
+        )
 
 
 def _print_comparison(console: Console, comparison: Comparison) -> None:

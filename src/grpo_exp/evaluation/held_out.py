@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from grpo_exp.data.prompts import PromptRow
+from grpo_exp.evaluation.behaviours import behaviour_rates
 from grpo_exp.rewards.components import RewardComponent
 from grpo_exp.rewards.engine import score_components
 from grpo_exp.rewards.score import Score
@@ -58,7 +59,7 @@ def evaluate_held_out(
 
     Returns:
         Accuracy in [0, 1] with its 95 % interval, greedy accuracy likewise, a mean for each component, lengths
-        in tokens, and counts of the reasons that the primary component gave.
+        in tokens, shares of completions with each behaviour, and counts of the reasons that the primary component gave.
     """
     prompts = [[dict(message) for message in row.prompt] for row in rows]
     sampled = generate(prompts, num_samples)
@@ -74,6 +75,7 @@ def evaluate_held_out(
         "greedy_accuracy_interval": wilson_interval(round(sum(greedy_values)), len(greedy_values)),
         "rewards": {name: _mean([s.value for s in values if s.value is not None]) for name, values in scores.items()},
         "reasons": dict(Counter(score.reason for score in scores[primary])),
+        "behaviours": behaviour_rates([completion.text for group in sampled for completion in group]),
         **_lengths([completion for group in sampled for completion in group]),
     }
     return HeldOutResult(summary, _samples(rows, sampled, scores))

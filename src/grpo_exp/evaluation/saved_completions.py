@@ -11,6 +11,7 @@ from typing import Any
 
 from grpo_exp.data.json_lines import read_objects
 from grpo_exp.errors import DataError
+from grpo_exp.evaluation.completion_table import from_arrow, info_of
 from grpo_exp.rewards.columns import Columns, read_prefilled
 from grpo_exp.rewards.completion import Completion, read_completion
 
@@ -87,7 +88,8 @@ def _read_parquet(setting: str, path: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet
 
     try:
-        return pyarrow.parquet.ParquetFile(path).read().to_pylist()
+        table = pyarrow.parquet.ParquetFile(path).read()
+        return table.to_pylist() if info_of(table) is None else from_arrow(table)
     except (OSError, pyarrow.ArrowException) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{setting}={path}: is no readable parquet file ({reason}); write it again") from error

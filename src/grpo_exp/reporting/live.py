@@ -1,4 +1,4 @@
-"""A run as it goes on, read from its folder: the same for workers in other processes and in this one."""
+"""A run as it goes on, read from its folder: the same for workers in other processes, in this one, and elsewhere."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from typing import Any
 
 from rich.console import Console
 
-from grpo_exp.reporting.progress import POLL_SECONDS, ProgressView, feed, new_lines
+from grpo_exp.console import shows_live_table
+from grpo_exp.reporting.progress import ProgressView
+from grpo_exp.reporting.tail import Tail
 from grpo_exp.rundir import parse_event
+from grpo_exp.tracking.metrics_log import parse_line
 
+POLL_SECONDS = 0.2
 #: Kinds of events that are for the reader at once; findings are told at the end of the run.
 SHOWN_AT_ONCE = frozenset({"explanation", "note"})
 
 
 class LiveRun:
-    """Shows new lines of `metrics.jsonl` and what `status.json` says, at each `refresh`.
+    """Shows new lines of `metrics.jsonl` and `events.jsonl`, and what `status.json` says, at each `refresh`.
 
     Args:
         metrics: The file with the curves; need not exist yet.
@@ -27,7 +31,9 @@ class LiveRun:
         console: Where to print.
         total_steps: Optimizer steps of the run.
         component_names: Names of the reward components, in order.
-        events: The file with the events; what stands in it now has been told.
+        events: The file with the events; need not exist.
+        so_far: Number of an attempt: show what stands in the files already, of the events those of this attempt and
+            later ones. None: the run is about to start, and what is in the events has been told.
     """
 
     def __init__(
@@ -39,17 +45,19 @@ class LiveRun:
         total_steps: int,
         component_names: Sequence[str],
         events: Path | None = None,
+        so_far: int | None = None,
     ) -> None:
-        self._metrics = metrics
         self._status = status
-        self._view = ProgressView(total_steps, component_names, console)
-        self._offset = 0
-        self._events = events
-        self._events_offset = events.stat().st_size if events is not None and events.exists() else 0
+        self._view = ProgressView(total_steps, component_names, console, live=shows_live_table(console))
+        self._metrics = Tail(metrics)
+        self._events = None if events is None else Tail(events, from_start=so_far is not None)
+        self._so_far = so_far
+        self._latest: dict[Tail, float] = {}
         self._phase: tuple[str, int] | None = None
 
     def __enter__(self) -> LiveRun:
-        self._view.phase("starting the workers")
+        if self._so_far is None:
+            self._view.phase("starting the workers")
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -58,7 +66,8 @@ class LiveRun:
 
     def refresh(self) -> None:
         """Show what is new."""
-        self._offset = feed(self._metrics, self._view, self._offset)
+        records = [record for line in self._metrics.read() if (record := parse_line(line)) is not None]
+        self._view.update(*self._unseen(self._metrics, records))
         self._show_events()
         self._show_phase()
 
@@ -88,13 +97,20 @@ class LiveRun:
         """Print a line."""
         self._view.message(text)
 
+    def _unseen(self, tail: Tail, records: list[Any]) -> list[Any]:
+        """Leave out what was shown before its file was cut back or replaced: what is not newer than the last shown."""
+        latest = self._latest.get(tail, float("-inf"))
+        new = [record for record in records if record["time"] > latest] if tail.restarted else records
+        self._latest[tail] = max([latest, *(record["time"] for record in new)])
+        return new
+
     def _show_events(self) -> None:
         if self._events is None:
             return
-        lines, self._events_offset = new_lines(self._events, self._events_offset)
-        for event in map(parse_event, lines):
-            if event is not None and event["kind"] in SHOWN_AT_ONCE:
-                self.message(event_text(event))
+        found = [event for line in self._events.read() if (event := parse_event(line)) is not None]
+        for event in self._unseen(self._events, found):
+            if event["attempt"] >= (self._so_far or 0) and event["kind"] in SHOWN_AT_ONCE:
+                self._view.message(event_text(event), event["time"])
 
     def _show_phase(self) -> None:
         try:

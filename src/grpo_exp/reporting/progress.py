@@ -6,10 +6,9 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -25,12 +24,11 @@ from grpo_exp.reporting.columns import (
     evaluation_text,
     format_duration,
 )
-from grpo_exp.tracking.metrics_log import MetricsRecord, parse_line
+from grpo_exp.tracking.metrics_log import MetricsRecord
 
-POLL_SECONDS = 0.2
-#: A log file gets about this many lines, and one at least each minute.
-NUM_PLAIN_LINES = 20
-MAX_SECONDS_BETWEEN_LINES = 60.0
+#: In a log the titles come again after so many steps: about once on a screen.
+STEPS_BETWEEN_TITLES = 50
+TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 #: The remaining time is judged by this many steps.
 NUM_RECENT_STEPS = 20
 BAR_WIDTH = 60
@@ -56,14 +54,14 @@ class _Phase:
 class ProgressView:
     """Show records of `metrics.jsonl`; may be used from several threads.
 
-    On a terminal: a table with the first and the latest step and a bar, updated in place. Elsewhere: a header
-    and one aligned line every few steps.
+    Live: a table with the first and the latest step and a bar, updated in place. Plain, for logs: titles and one
+    aligned line for each step, each line behind its local time.
 
     Args:
         total_steps: Optimizer steps of the whole run.
         component_names: Reward components, in the order in which to show them.
         console: Where to write.
-        every_steps: Steps between two plain lines; None makes about NUM_PLAIN_LINES of them.
+        live: Which of the two; None is live on a terminal.
     """
 
     def __init__(
@@ -72,46 +70,55 @@ class ProgressView:
         component_names: Sequence[str],
         console: Console,
         *,
-        every_steps: int | None = None,
+        live: bool | None = None,
     ) -> None:
         self._total_steps = total_steps
         self._console = console
-        self._every_steps = every_steps if every_steps is not None else max(1, total_steps // NUM_PLAIN_LINES)
+        self._is_live = console.is_terminal if live is None else live
         self._all_columns = build_columns(component_names)
         self._seen: set[str] = set()
         self._first: MetricsRecord | None = None
         self._latest: MetricsRecord | None = None
-        self._printed: MetricsRecord | None = None
-        self._header: list[str] = []
+        self._titles_shown: list[str] = []
+        self._lines_below_titles = 0
         self._recent: deque[tuple[int, float]] = deque(maxlen=NUM_RECENT_STEPS + 1)
         self._lock = threading.RLock()
         self._phase: _Phase | None = None
         self._live: Live | None = None
 
-    def update(self, record: MetricsRecord) -> None:
-        """Show one record: a training step, a held-out evaluation, or both."""
+    def update(self, *records: MetricsRecord) -> None:
+        """Show records: each a training step, a held-out evaluation, or both. The table is drawn once for all."""
         with self._lock:
-            metrics = record["metrics"]
-            if any(name.startswith("train/") for name in metrics):
-                self._take(record)
-                if self._console.is_terminal:
-                    self._phase = None
-                    self._refresh()
-                elif self._is_line_due(record):
-                    self._print_line(record)
-            if "eval/accuracy" in metrics:
-                self.message(evaluation_text(record))
+            is_changed = False
+            for record in records:
+                metrics = record["metrics"]
+                if any(name.startswith("train/") for name in metrics):
+                    self._take(record)
+                    if self._is_live:
+                        self._phase, is_changed = None, True
+                    else:
+                        self._print_line(record)
+                if "eval/accuracy" in metrics:
+                    self.message(evaluation_text(record), record["time"])
+            if is_changed:
+                self._refresh()
 
-    def message(self, text: str) -> None:
-        """Write a line of text, above the table if there is one."""
+    def message(self, text: str, at: float | None = None) -> None:
+        """Write a line of text, above the table if there is one.
+
+        Args:
+            text: One line.
+            at: Unix time of what it tells; None is now. Shown in a log only.
+        """
         with self._lock:
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            stamp = "" if self._is_live else f"{format_time(time.time() if at is None else at)}  "
+            self._console.print(f"{stamp}{text}", markup=False, highlight=False, soft_wrap=True)
 
     def phase(self, name: str, done: int = 0, total: int = 0) -> None:
         """Say what the run is doing when it is not training, such as preparing the model.
 
-        On a terminal below the table, with a bar where parts are counted, until the next training step; elsewhere one
-        line for each new name and each further quarter.
+        Live below the table, with a bar where parts are counted, until the next training step; in a log one line for
+        each new name and each further quarter.
 
         Args:
             name: What is going on.
@@ -120,7 +127,7 @@ class ProgressView:
         """
         with self._lock:
             before, self._phase = self._phase, _Phase(name, done, total)
-            if self._console.is_terminal:
+            if self._is_live:
                 self._refresh()
             elif before is None or name != before.name or self._phase.quarter > before.quarter:
                 self.message(self._phase.text)
@@ -133,9 +140,6 @@ class ProgressView:
                 self._refresh()
                 self._live.stop()
                 self._live = None
-            elif not (self._console.is_terminal or self._latest is self._printed):
-                assert self._latest is not None
-                self._print_line(self._latest)
 
     def _take(self, record: MetricsRecord) -> None:
         if self._recent and record["step"] <= self._recent[-1][0]:
@@ -205,68 +209,16 @@ class ProgressView:
     def _bar(self, total: int, done: int) -> ProgressBar:
         return ProgressBar(total, done, width=max(10, min(BAR_WIDTH, self._console.width - 20)))
 
-    def _is_line_due(self, record: MetricsRecord) -> bool:
-        if self._printed is None or record["step"] >= self._total_steps:
-            return True
-        steps = record["step"] - self._printed["step"]
-        return not 0 <= steps < self._every_steps or (
-            record["time"] - self._printed["time"] >= MAX_SECONDS_BETWEEN_LINES
-        )
-
     def _print_line(self, record: MetricsRecord) -> None:
         widths, titles = self._widths(), self._titles()
-        if titles != self._header:
-            self._header = titles
-            self.message(aligned(titles, widths))
-        self.message(aligned(self._cells(record), widths))
-        self._printed = record
+        if titles != self._titles_shown or self._lines_below_titles == STEPS_BETWEEN_TITLES:
+            self._titles_shown, self._lines_below_titles = titles, 0
+            stamp = "time".ljust(len(format_time(record["time"])))
+            self._console.print(f"{stamp}  {aligned(titles, widths)}", markup=False, highlight=False, soft_wrap=True)
+        self._lines_below_titles += 1
+        self.message(aligned(self._cells(record), widths), record["time"])
 
 
-def follow(path: Path, view: ProgressView, should_stop: Callable[[], bool], *, start_offset: int = 0) -> None:
-    """Feed a view with the lines of a `metrics.jsonl` that another process writes.
-
-    Returns after `should_stop` is true and what was written until then has been shown. The file need not
-    exist yet; a line is taken when it is whole.
-
-    Args:
-        path: The file.
-        view: Gets every record.
-        should_stop: Asked every POLL_SECONDS.
-        start_offset: Bytes to skip: the size of the file before a resumed run starts.
-    """
-    offset = start_offset
-    while True:
-        # Asked before reading: what was written before the end is then surely read.
-        is_last_round = should_stop()
-        offset = feed(path, view, offset)
-        if is_last_round:
-            return
-        time.sleep(POLL_SECONDS)
-
-
-def feed(path: Path, view: ProgressView, offset: int) -> int:
-    """Feed a view with the whole lines behind an offset, and return the offset behind them.
-
-    For callers with a loop of their own; `follow` is this loop.
-    """
-    lines, offset = new_lines(path, offset)
-    for line in lines:
-        record = parse_line(line)
-        if record is not None:
-            view.update(record)
-    return offset
-
-
-def new_lines(path: Path, offset: int) -> tuple[list[bytes], int]:
-    """Return the whole lines of a growing file behind an offset, and the offset behind them; it need not exist."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            if size < offset:
-                return [], size  # cut back to a checkpoint: what is left has been shown
-            file.seek(offset)
-            block = file.read(size - offset)
-    except FileNotFoundError:
-        return [], offset
-    whole = block[: block.rfind(b"\n") + 1]
-    return whole.splitlines(), offset + len(whole)
+def format_time(seconds: float) -> str:
+    """Write a Unix time as local date and time."""
+    return time.strftime(TIME_FORMAT, time.localtime(seconds))

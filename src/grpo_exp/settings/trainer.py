@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from grpo_exp.settings.base import Float, FractionBelowOne, Int, NoneText, Settings, Text
+from grpo_exp.settings.completion_tables import CompletionTables
 from grpo_exp.settings.model import CompletionLength, LearningRate, MicroBatch
 
 
@@ -48,6 +49,8 @@ class TrainerSettings(Settings):
     """Measure the held-out accuracy before training, too."""
     save_model: bool = True
     """Write the trained model into `model/` of the run folder."""
+    completions: CompletionTables = Field(default_factory=CompletionTables)
+    """Tables of completions in the run folder."""
     extra: dict[Text, Any] = Field(default_factory=dict)
     """Other fields of TRL's GRPOConfig, by name; a field that a setting here owns is refused."""
 

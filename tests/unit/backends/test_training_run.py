@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ import torch
 from grpo_exp.backends.trl.training import TrainingOutcome, run_training, to_dataset
 from grpo_exp.data.load import load_prompts
 from grpo_exp.data.prompts import PromptRow, build_prompt
+from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo
 from grpo_exp.settings import load
 from grpo_exp.settings.batching import solve_batch
 
@@ -30,7 +30,8 @@ OUTCOMES = {
     for component in ("correctness", "format")
     for outcome in ("wrong", "timeout", "crash", "unjudgeable")
 }
-ALWAYS = OUTCOMES | {
+BEHAVIOURS = {f"behaviours/{name}_rate" for name in ("self_verification", "reflection", "backtracking", "alternatives")}
+ALWAYS = OUTCOMES | {f"train/{name}" for name in BEHAVIOURS} | {
     "train/loss", "train/grad_norm", "train/learning_rate", "train/epoch", "train/num_tokens", "train/reward",
     "train/reward_std", "train/frac_reward_zero_std", "train/entropy", "train/rewards/correctness/mean",
     "train/rewards/correctness/std", "train/rewards/format/mean", "train/rewards/format/std",
@@ -40,7 +41,7 @@ ALWAYS = OUTCOMES | {
     "train/clip_ratio/high_max", "train/clip_ratio/region_mean",
     "time/generate", "time/reward", "time/train", "time/step",
 }  # fmt: skip
-EVALUATION = {
+EVALUATION = {f"eval/{name}" for name in BEHAVIOURS} | {
     "eval/accuracy", "eval/greedy_accuracy", "eval/completion_length/mean",
     "eval/completion_length/truncated_fraction", "eval/rewards/correctness/mean", "eval/rewards/format/mean",
 }  # fmt: skip
@@ -52,7 +53,7 @@ class Recorder:
     def __init__(self, stop_after: int | None = None) -> None:
         self.phases: list[str] = []
         self.metrics: list[tuple[int, dict[str, float]]] = []
-        self.samples: dict[str, list[dict[str, Any]]] = {}
+        self.tables: dict[TableInfo, list[CompletionRow]] = {}
         self._stop_after = stop_after
 
     def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
@@ -61,8 +62,8 @@ class Recorder:
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
         self.metrics.append((step, metrics))
 
-    def on_samples(self, when: str, samples: list[dict[str, Any]]) -> None:
-        self.samples[when] = samples
+    def on_completions(self, info: TableInfo, rows: list[CompletionRow]) -> None:
+        self.tables[info] = rows
 
     def wants_stop(self) -> bool:
         steps = [step for step, metrics in self.metrics if "train/loss" in metrics]
@@ -133,7 +134,16 @@ def test_held_out_problems_are_measured_before_and_after(grpo: tuple[Recorder, T
     evaluations = [(step, set(metrics)) for step, metrics in recorder.metrics if "train/loss" not in metrics]
     assert evaluations == [(0, EVALUATION), (2, EVALUATION)]
     assert set(outcome.evaluation) == {"before", "after"}
-    assert {when: len(samples) for when, samples in recorder.samples.items()} == {"before": 10, "after": 10}
+    # 5 prompts x 2 samples each time; of training 2 prompts x 4 completions in the first step, and in the last
+    assert {info: len(rows) for info, rows in recorder.tables.items()} == {
+        TableInfo("eval", 0, 10): 10, TableInfo("train", 1, 8): 8, TableInfo("train", 2, 8): 8,
+        TableInfo("eval", 2, 10): 10,
+    }  # fmt: skip
+    rows = recorder.tables[TableInfo("eval", 0, 10)]
+    assert [row.group for row in rows] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert all(row.advantage is None and row.kept is None for row in rows)
+    mean = sum(row.scores["correctness"].value or 0.0 for row in rows) / 10
+    assert outcome.evaluation["before"]["accuracy"] == pytest.approx(mean)
     assert (outcome.steps, outcome.stopped) == (2, False)
 
 
@@ -212,7 +222,8 @@ def test_stop_ends_a_held_out_evaluation_that_is_going_on(
     _, outcome = train(cache, tmp_path, "model.max_micro_batch=4", recorder=recorder)
     assert recorder.asked == 2
     assert (outcome.steps, outcome.stopped) == (steps, True)
-    assert set(outcome.evaluation) == set(recorder.samples) == measured
+    evaluated = {{0: "before", 2: "after"}[info.step] for info in recorder.tables if info.kind == "eval"}
+    assert set(outcome.evaluation) == evaluated == measured
     # What was trained to the end is kept.
     assert (tmp_path / "model" / "config.json").exists() == (when == "after")
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ import pyarrow.parquet
 import pytest
 
 from grpo_exp.__main__ import main as command
+from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo, limited
+from grpo_exp.evaluation.completion_table import write_table
+from grpo_exp.rewards.score import Score
+from grpo_exp.rundir import RunDirectory
 
 ROWS: list[dict[str, Any]] = [
     {"prompt": "p1", "completion": r"<think>a</think>\boxed{7}", "answer": "7", "extra": {"k": [1]}},
@@ -87,6 +92,22 @@ def test_change_is_shown_against_a_run(rows_file: Path, capsys: pytest.CaptureFi
     text = capsys.readouterr().out
     assert "against: 1 of 3 completions are in both" in text
     assert "correctness: no_box -> match: 1" in text
+
+
+def test_tables_of_a_run_are_scored_and_cut_texts_are_told(rows_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two rows of one table, one of them cut: both get a score, and it is said that one is of what is left."""
+    scores = {"correctness": Score(0.0, "no_box")}
+    whole = CompletionRow("3+4?", r"\boxed{7}", "7", scores, 0.0, 9, False, 0)
+    cut = limited(replace(whole, completion=r"\boxed{7}" + "x" * 40), 30)
+    path = RunDirectory(Path("run")).completion_table("train", 1)
+    write_table(path, [whole, cut], TableInfo("train", 1, 2))
+    assert score("reward=math_only", "input=run", "output=out.jsonl", "--against=run") == 0
+    assert [line["reward"] for line in read("out.jsonl")] == [1.0, 1.0]
+    text = capsys.readouterr().out
+    assert (
+        "note: 1 completions were cut in the middle when they were saved (trainer.completions.max_characters)" in text
+    )
+    assert "correctness: no_box -> match: 2" in text
 
 
 def test_one_component_is_a_whole_reward(rows_file: Path) -> None:

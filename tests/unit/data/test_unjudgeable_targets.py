@@ -20,7 +20,7 @@ from grpo_exp.settings.batching import solve_batch
 from grpo_exp.settings.dataset import JsonlDataset
 from grpo_exp.settings.reward import RewardSettings
 from grpo_exp.stop_watch import StopWatch
-from grpo_exp.watchdog import Watchdog
+from unit.run_folder import a_watchdog
 
 REWARD = RewardSettings.model_validate({"components": {"correctness": {"kind": "math"}}})
 
@@ -91,8 +91,7 @@ def test_run_lists_every_target_that_was_left_out_in_its_events(tmp_path: Path) 
     directory = RunDirectory(tmp_path)
     write_json(directory.provenance, {"seed": 0})
     data = leave_out_unjudgeable(PromptData(rows(*["7"] * 40, "2x+", "3x+"), rows("8")), REWARD)
-    watchdog = Watchdog(settings.launch.watchdog, directory.stacks(0), print)
-    observer = MainObserver(directory, StopWatch(directory, owner=0), settings, watchdog=watchdog)
+    observer = MainObserver(directory, StopWatch(directory, owner=0), settings, watchdog=a_watchdog(directory))
     observer.on_data(data)
     observer.close("completed")
     (event,) = [json.loads(line) for line in directory.events.read_text().splitlines()]

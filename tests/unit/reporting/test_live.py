@@ -5,11 +5,17 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from grpo_exp.reporting.live import LiveRun
-from grpo_exp.rundir import RunDirectory
+from grpo_exp.rundir import RunDirectory, begin_attempt
 from grpo_exp.tracking.metrics_log import MetricsLog
+
+
+def lines_of(out: io.StringIO) -> list[str]:
+    """Return what was printed without the time in front of each line."""
+    return [line[21:] for line in out.getvalue().splitlines()]
 
 
 def test_a_run_is_shown_from_its_files_as_they_come_and_go(tmp_path: Path) -> None:
@@ -27,7 +33,7 @@ def test_a_run_is_shown_from_its_files_as_they_come_and_go(tmp_path: Path) -> No
             live.refresh()
             live.message("stopping after this step")
             log.append(2, {"train/reward": 0.75}, 3.0)
-    lines = out.getvalue().splitlines()
+    lines = lines_of(out)
     assert lines[:2] == ["starting the workers", "preparing the model"]
     assert [line.split() for line in lines[2:4]] == [["step", "reward", "ETA"], ["1/2", "0.500", "-"]]
     assert lines[4] == "stopping after this step"
@@ -48,8 +54,52 @@ def test_explanations_and_notes_are_shown_as_they_are_written(tmp_path: Path) ->
         directory.add_event("warning", "groups are dead", step=1)
         live.refresh()
         live.refresh()
-    assert out.getvalue().splitlines() == [
+    assert lines_of(out) == [
         "starting the workers",
         "note: the model has [dropout]",
         "note (step 1): loss is near 0",
     ]
+
+
+def test_what_is_there_already_is_shown_to_somebody_who_comes_later(tmp_path: Path) -> None:
+    """All measured steps, and of the events those of the newest attempt."""
+    out, directory = io.StringIO(), RunDirectory(tmp_path)
+    begin_attempt(directory)
+    directory.add_event("note", "of the first attempt")
+    begin_attempt(directory)
+    directory.add_event("note", "of the second attempt")
+    with MetricsLog(directory.metrics) as log:
+        log.append(1, {"train/reward": 0.5}, 1.0)
+        log.append(2, {"train/reward": 0.75}, 3.0)
+    options = {"total_steps": 2, "component_names": [], "events": directory.events, "so_far": 2}
+    with LiveRun(directory.metrics, directory.status, Console(file=out, width=140), **options):  # type: ignore[arg-type]
+        pass
+    assert [line.split()[:2] for line in lines_of(out)] == [
+        ["step", "reward"], ["1/2", "0.500"], ["2/2", "0.750"], ["note:", "of"]
+    ]  # fmt: skip
+    assert "of the second attempt" in out.getvalue()
+    assert "of the first attempt" not in out.getvalue()
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["cut back in place", "replaced by a new file"])
+def test_curves_that_were_cut_back_go_on_with_what_is_new(tmp_path: Path, *, is_replaced: bool) -> None:
+    """Steps 1 to 3 are shown; a resume goes back to step 1 and measures step 2 again, later."""
+    out, directory = io.StringIO(), RunDirectory(tmp_path)
+    console = Console(file=out, width=140)
+    with LiveRun(directory.metrics, directory.status, console, total_steps=3, component_names=[]) as live:
+        with MetricsLog(directory.metrics) as log:
+            for step in (1, 2, 3):
+                log.append(step, {"train/reward": 0.5}, float(step))
+        live.refresh()
+        first = directory.metrics.read_bytes().splitlines(keepends=True)[0]
+        if is_replaced:
+            (tmp_path / "new").write_bytes(first)
+            (tmp_path / "new").replace(directory.metrics)
+        else:
+            directory.metrics.write_bytes(first)
+        live.refresh()
+        with MetricsLog(directory.metrics) as log:
+            log.append(2, {"train/reward": 0.9}, 9.0)
+        live.refresh()
+    shown = [line.split()[:2] for line in lines_of(out)[2:]]
+    assert shown == [["1/3", "0.500"], ["2/3", "0.500"], ["3/3", "0.500"], ["2/3", "0.900"]]

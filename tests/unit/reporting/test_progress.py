@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import io
-import threading
-from pathlib import Path
-from typing import Any
+import re
+import time
 
+import pytest
 from rich.console import Console
 
 from grpo_exp.reporting.columns import format_duration
-from grpo_exp.reporting.progress import ProgressView, feed, follow
-from grpo_exp.tracking.metrics_log import MetricsLog, MetricsRecord
+from grpo_exp.reporting.progress import STEPS_BETWEEN_TITLES, ProgressView, format_time
+from grpo_exp.tracking.metrics_log import MetricsRecord
 
 
 def record(step: int, **extra: float) -> MetricsRecord:
@@ -28,21 +28,28 @@ def record(step: int, **extra: float) -> MetricsRecord:
     return {"step": step, "time": 100.0 + 2.0 * step, "metrics": metrics | extra}
 
 
-def plain_view(total_steps: int, **options: Any) -> tuple[ProgressView, io.StringIO]:
+def plain_view(total_steps: int) -> tuple[ProgressView, io.StringIO]:
     out = io.StringIO()
-    return ProgressView(total_steps, ["correctness", "format"], Console(file=out, width=140), **options), out
+    return ProgressView(total_steps, ["correctness", "format"], Console(file=out, width=140)), out
+
+
+def lines_of(out: io.StringIO) -> list[str]:
+    """Return what was printed without the time in front of each line, which is 19 characters long, and two blanks."""
+    lines = out.getvalue().splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  |time {17}", line) for line in lines)
+    return [line[21:] for line in lines]
 
 
 def test_reward_and_length_are_those_before_groups_are_chosen() -> None:
     """Kept groups have rewards that differ, so their mean says nothing about the policy."""
-    view, out = plain_view(10, every_steps=1)
+    view, out = plain_view(10)
     unchosen = {
         "train/dynamic_sampling/reward": 0.91,
         "train/dynamic_sampling/rewards/correctness/mean": 0.81,
         "train/dynamic_sampling/completion_length/mean": 9.5,
     }
     view.update(record(1, **unchosen))
-    header, line = out.getvalue().splitlines()
+    header, line = lines_of(out)
     shown = dict(zip(header.split(), line.split(), strict=True))
     # The form has no value before choosing in this record, so its own one stands.
     assert (shown["reward"], shown["correctness"], shown["format"], shown["length"]) == (
@@ -54,10 +61,10 @@ def test_reward_and_length_are_those_before_groups_are_chosen() -> None:
 
 
 def test_a_plain_line_shows_every_column_under_its_title() -> None:
-    view, out = plain_view(10, every_steps=1)
+    view, out = plain_view(10)
     view.update(record(1))
     view.update(record(2))
-    header, first, second = out.getvalue().splitlines()
+    header, first, second = lines_of(out)
     assert header.split() == [
         "step",
         "reward",
@@ -76,44 +83,55 @@ def test_a_plain_line_shows_every_column_under_its_title() -> None:
 
 
 def test_kl_has_a_column_only_where_there_is_a_kl() -> None:
-    view, out = plain_view(10, every_steps=1)
+    view, out = plain_view(10)
     view.update(record(1, **{"train/kl": 0.0123}))
-    header, line = out.getvalue().splitlines()
+    header, line = lines_of(out)
     assert line.split()[header.split().index("KL")] == "0.0123"
 
 
-def test_a_long_run_writes_about_twenty_lines_and_always_the_first_and_last() -> None:
-    view, out = plain_view(1000)
-    for step in range(1, 1001):
-        moment = record(step)
-        moment["time"] = step * 0.1
-        view.update(moment)
-    view.close()
-    lines = out.getvalue().splitlines()[1:]
-    steps = [int(line.split("/")[0]) for line in lines]
-    assert steps == [1, *range(51, 1000, 50), 1000]
-
-
-def test_slow_steps_are_all_shown() -> None:
-    view, out = plain_view(1000)
-    for step in range(1, 4):
-        moment = record(step)
-        moment["time"] = step * 90.0
-        view.update(moment)
-    assert len(out.getvalue().splitlines()) == 4
-
-
-def test_close_writes_the_step_that_was_reached() -> None:
-    view, out = plain_view(100, every_steps=50)
-    for step in range(1, 8):
+def test_a_log_has_one_line_for_each_step_and_the_titles_now_and_then() -> None:
+    """120 steps: titles above steps 1, 51 and 101."""
+    view, out = plain_view(120)
+    for step in range(1, 121):
         view.update(record(step))
     view.close()
+    first_words = [line.split()[0] for line in lines_of(out)]
+    expected = [f"{step}/120" for step in range(1, 121)]
+    for place in (2 * STEPS_BETWEEN_TITLES, STEPS_BETWEEN_TITLES, 0):
+        expected.insert(place, "step")
+    assert first_words == expected
+
+
+def test_a_line_of_a_log_begins_with_the_time_of_what_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Step 1 was measured 90,000 s after the epoch: on January 2nd, 1970 at 1:00 in UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    view, out = plain_view(10)
+    moment = record(1)
+    moment["time"] = 90_000.0
+    view.update(moment)
+    view.update({"step": 1, "time": 90_061.0, "metrics": {"eval/accuracy": 0.5}})
+    monkeypatch.undo()
+    time.tzset()
+    titles, step, evaluation = out.getvalue().splitlines()
+    assert titles.startswith("time" + " " * 17)
+    assert step.startswith("1970-01-02 01:00:00  ")
+    assert evaluation == "1970-01-02 01:01:01  step 1: held-out accuracy 0.500"
+    assert len(format_time(0.0)) == 19
+
+
+def test_records_that_come_together_are_drawn_once_on_a_terminal() -> None:
+    """1000 records of a run that is watched from its middle are one picture, not a thousand."""
+    out = io.StringIO()
+    view = ProgressView(1000, [], Console(file=out, width=80, force_terminal=True))
+    view.update(*(record(step) for step in range(1, 1001)))
+    assert out.getvalue().count("1000/1000") == 1
+    assert "500/1000" not in out.getvalue()
     view.close()
-    assert [line.split("/")[0].strip() for line in out.getvalue().splitlines()[1:]] == ["1", "7"]
 
 
 def test_one_slow_step_does_not_move_the_time_left() -> None:
-    view, out = plain_view(30, every_steps=1)
+    view, out = plain_view(30)
     for step in range(1, 21):
         moment = record(step)
         moment["time"] += 1000.0 if step > 10 else 0.0  # an evaluation after step 10
@@ -128,7 +146,7 @@ def test_evaluations_and_phases_and_messages_are_lines() -> None:
     view.update({"step": 0, "time": 0.0, "metrics": {"eval/accuracy": 0.25, "eval/greedy_accuracy": 0.5}})
     view.message("[not markup]")
     view.close()
-    assert out.getvalue().splitlines() == [
+    assert lines_of(out) == [
         "preparing the model 1/2",
         "preparing the model 2/2",
         "step 0: held-out accuracy 0.250, greedy 0.500",
@@ -141,7 +159,7 @@ def test_a_counted_phase_is_a_line_for_each_quarter() -> None:
     view, out = plain_view(10)
     for done in range(1, 401):
         view.phase("priming", done, 400)
-    assert out.getvalue().splitlines() == [f"priming {done}/400" for done in (1, 100, 200, 300, 400)]
+    assert lines_of(out) == [f"priming {done}/400" for done in (1, 100, 200, 300, 400)]
 
 
 def test_a_counted_phase_is_a_bar_on_a_terminal() -> None:
@@ -166,51 +184,6 @@ def test_a_terminal_gets_a_table_that_is_updated_in_place() -> None:
     assert "10/10" in text
     assert "ETA 0:00" in text
     assert "a message" in text
-
-
-def test_follow_waits_for_the_file_and_takes_whole_lines_only(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    view, out = plain_view(10, every_steps=1)
-    stop = threading.Event()
-    thread = threading.Thread(target=follow, args=(path, view, stop.is_set))
-    thread.start()
-    with MetricsLog(path) as log:
-        log.append(1, record(1)["metrics"], 1.0)
-        log.append(2, record(2)["metrics"], 2.0)
-    with path.open("a") as file:
-        file.write('{"step": 3, "time"')
-    stop.set()
-    thread.join(10)
-    assert not thread.is_alive()
-    assert [line.split("/")[0].strip() for line in out.getvalue().splitlines()[1:]] == ["1", "2"]
-
-
-def test_feed_goes_on_where_it_was_also_in_a_line(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    view, out = plain_view(10, every_steps=1)
-    with MetricsLog(path) as log:
-        log.append(1, record(1)["metrics"], 1.0)
-        log.append(2, record(2)["metrics"], 2.0)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-20])
-    offset = feed(path, view, 0)
-    assert len(out.getvalue().splitlines()) == 2
-    path.write_bytes(whole)
-    assert feed(path, view, offset) == len(whole)
-    assert len(out.getvalue().splitlines()) == 3
-
-
-def test_a_file_that_was_cut_back_is_not_shown_again(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    view, out = plain_view(10, every_steps=1)
-    with MetricsLog(path) as log:
-        log.append(1, record(1)["metrics"], 1.0)
-        size = path.stat().st_size
-        log.append(2, record(2)["metrics"], 2.0)
-    offset = feed(path, view, 0)
-    path.write_bytes(path.read_bytes()[:size])
-    assert feed(path, view, offset) == size
-    assert len(out.getvalue().splitlines()) == 3
 
 
 def test_durations_are_written_as_clocks_do() -> None:

@@ -188,6 +188,8 @@ class DynamicSamplingTrainer(TimedGRPOTrainer):
         size = self._group_size
         kept = [group * size + place for group in selection.choose() for place in range(size)]
         found = dict(gather_object([(number, batch.mine[number]) for number in kept if number in batch.mine]))
+        if self.completions is not None:
+            self.completions.keep(kept)
         start = self.accelerator.process_index * len(prompts)
         rows = [found[number] for number in kept[start : start + len(prompts)]]
         batch.inputs[:] = [row.inputs for row in rows]

@@ -60,6 +60,11 @@ class RewardBatch:
             _check_finite(name, scores)
         self._completions = completions
 
+    @property
+    def scores(self) -> Mapping[str, Sequence[Score]]:
+        """The scores of the last batch, by component."""
+        return self._scores
+
     def weights_at(self, step: int) -> list[float]:
         """Return the weights after `step` optimizer steps."""
         return [component.weight_at(step) for component in self._components]

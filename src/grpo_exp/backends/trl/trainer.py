@@ -14,6 +14,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from grpo_exp.backends.trl.agreement import agree_over
+from grpo_exp.backends.trl.completion_recorder import CompletionRecorder, ScoredRows
 from grpo_exp.backends.trl.kl_probe import KlProbe
 from grpo_exp.backends.trl.prompt_order import PromptOrderSampler
 from grpo_exp.backends.trl.reward_batch import OUTCOMES, RewardBatch
@@ -75,6 +76,8 @@ class TimedGRPOTrainer(GRPOTrainer):
         self._clock = clock
         #: Set by whoever wants the KL from the initial policy.
         self.kl_probe: KlProbe | None = None
+        #: Set by whoever wants rates of behaviours and tables of completions.
+        self.completions: CompletionRecorder | None = None
         with seeded_engine(kwargs["args"]):
             super().__init__(reward_funcs=list[Any](rewards.functions()), **kwargs)
         seed_rollouts(cast(GRPOConfig, self.args), self.accelerator.process_index)
@@ -95,6 +98,9 @@ class TimedGRPOTrainer(GRPOTrainer):
         batch["advantages"] = without_rounding(batch["advantages"])
         if self.kl_probe is not None and self.state.global_step == 0:  # the policy has not moved yet
             self.kl_probe.keep(batch)
+        if self.completions is not None and self._is_training:
+            with self._clock.phase("reward"):
+                self.completions.finish(batch["advantages"])
         return batch
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
@@ -108,7 +114,19 @@ class TimedGRPOTrainer(GRPOTrainer):
         self.reward_weights = torch.tensor(weights, dtype=torch.float32)
         # A target that cannot be judged must not be trained on its form alone: the whole row is left out.
         rewards_NK[torch.isnan(rewards_NK[:, self._primary])] = torch.nan
+        if self.completions is not None and self._is_training:
+            with self._clock.phase("reward"):
+                totals_N = torch.nansum(rewards_NK * self.reward_weights.to(rewards_NK.device), dim=1)
+                totals_N[torch.isnan(rewards_NK[:, self._primary])] = torch.nan
+                # Lists of their own: dynamic sampling rewrites those of inputs and prompts in place.
+                given = (list(inputs), list(prompts), completions, completion_ids_list)
+                self.completions.add(ScoredRows(*given, self._rewards.scores, totals_N))
         return rewards_NK
+
+    @property
+    def _is_training(self) -> bool:
+        assert self.model is not None  # transformers' type allows for it
+        return self.model.training
 
     def _score(self, inputs: Any, prompts: Any, completions: Any, completion_ids: Any) -> None:
         """Score on this process's rows; a fault on one process ends all of them, before they wait for each other."""
@@ -123,8 +141,7 @@ class TimedGRPOTrainer(GRPOTrainer):
         counts_KO = torch.tensor(self._rewards.outcomes(), device=self.accelerator.device)
         if self.accelerator.num_processes > 1:
             counts_KO = cast(torch.Tensor, self.accelerator.reduce(counts_KO, reduction="sum"))
-        assert self.model is not None  # transformers' type allows for it
-        metrics = self._metrics["train" if self.model.training else "eval"]
+        metrics = self._metrics["train" if self._is_training else "eval"]
         for name, counts in zip(self.reward_func_names, counts_KO.tolist(), strict=True):
             for outcome, count in zip(OUTCOMES, counts, strict=True):
                 metrics[f"rewards/{name}/{outcome}"].append(float(count))

@@ -16,6 +16,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.arguments import build_arguments
 from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback
+from grpo_exp.backends.trl.completion_recorder import CompletionRecorder
 from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer, SamplingRules
 from grpo_exp.backends.trl.fast_step import FastStepTrainer
 from grpo_exp.backends.trl.generation import SamplingPlan, build_generate, sampling_config
@@ -23,6 +24,7 @@ from grpo_exp.backends.trl.kl_probe import KlProbe
 from grpo_exp.backends.trl.reward_batch import RewardBatch
 from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
 from grpo_exp.data.prompts import PromptData, PromptRow
+from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo, held_out_rows, limited, most_telling
 from grpo_exp.evaluation.held_out import HeldOutResult, evaluate_held_out
 from grpo_exp.models.load import load_policy
 from grpo_exp.rewards.components import RewardComponent, build_components
@@ -40,8 +42,8 @@ class TrainingObserver(Protocol):
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
         """Metrics of an optimizer step, or of an evaluation."""
 
-    def on_samples(self, when: str, samples: list[dict[str, Any]]) -> None:
-        """Held-out completions with their scores."""
+    def on_completions(self, info: TableInfo, rows: list[CompletionRow]) -> None:
+        """Completions of a batch or of a held-out evaluation, with their scores; only the main process is told."""
 
     def on_note(self, text: str) -> None:
         """Something that only the loaded model told, in one line."""
@@ -102,6 +104,7 @@ def run_training(
     stop = StopCallback(observer.wants_stop, agree_over(trainer.accelerator))
     trainer.add_callback(MetricsCallback(clock, observer.on_metrics))
     trainer.add_callback(stop)  # behind the metrics: a step that is broken is the last one
+    _add_recorder(trainer, parts)
     _add_kl_probe(trainer, settings)  # behind the clock, which is read when the step ends
     evaluation: dict[str, dict[str, Any]] = {}
     try:
@@ -142,6 +145,16 @@ def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> Ti
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     return trainer
+
+
+def _add_recorder(trainer: TimedGRPOTrainer, parts: _Parts) -> None:
+    algorithm = parts.settings.algorithm
+    trainer.completions = CompletionRecorder(
+        trainer,
+        parts.settings.trainer.completions,
+        steps_per_batch=algorithm.updates_per_batch * algorithm.num_iterations,
+        on_rows=parts.observer.on_completions,
+    )
 
 
 def _add_kl_probe(trainer: TimedGRPOTrainer, settings: RunSettings) -> None:
@@ -212,9 +225,25 @@ def _evaluate(parts: _Parts, trainer: TimedGRPOTrainer, when: str) -> dict[str, 
         num_samples=settings.trainer.eval_samples,
     )
     if trainer.accelerator.is_main_process:
-        parts.observer.on_samples(when, result.samples)
+        _hand_on_samples(parts, result, step=trainer.state.global_step)
         parts.observer.on_metrics(trainer.state.global_step, _to_eval_metrics(result.summary))
     return result.summary
+
+
+def _hand_on_samples(parts: _Parts, result: HeldOutResult, *, step: int) -> None:
+    tables = parts.settings.trainer.completions
+    if tables.eval_max_rows == 0:
+        return
+    rows = held_out_rows(
+        result.samples,
+        num_samples=parts.settings.trainer.eval_samples,
+        weights={component.name: component.weight_at(step) for component in parts.components},
+        primary=parts.settings.reward.primary,
+    )
+    chosen = most_telling(rows, max_rows=tables.eval_max_rows)
+    # With all their columns: whoever changes the reward scores held-out completions again.
+    kept = [limited(row, tables.max_characters, keep_columns=True) for row in chosen]
+    parts.observer.on_completions(TableInfo("eval", step, len(rows)), kept)
 
 
 def _tokenizer_of(trainer: TimedGRPOTrainer) -> PreTrainedTokenizerBase:
@@ -230,5 +259,6 @@ def _to_eval_metrics(summary: dict[str, Any]) -> dict[str, float]:
         "eval/completion_length/mean": summary["completion_length"],
         "eval/completion_length/truncated_fraction": summary["truncated_fraction"],
         **{f"eval/rewards/{name}/mean": value for name, value in summary["rewards"].items()},
+        **{f"eval/behaviours/{name}_rate": value for name, value in summary["behaviours"].items()},
     }
     return {name: value for name, value in named.items() if value is not None}
