@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -12,7 +11,7 @@ from grpo_exp.errors import ExitCode
 from grpo_exp.reporting.summary import print_summary
 from grpo_exp.rundir import RunDirectory, read_events
 from grpo_exp.settings.run import RunSettings
-from grpo_exp.tracking.build import build_tracker
+from grpo_exp.tracking.build import open_commands
 from grpo_exp.tracking.metrics_log import read_metrics
 
 
@@ -27,14 +26,12 @@ def conclude(directory: RunDirectory, settings: RunSettings, console: Console) -
         text = f"{directory.path}: another process has taken over this run; look at it with grpo-exp show"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
         return int(ExitCode.FAILED)
-    tracked = directory.tracker.exists()
-    tracker = build_tracker(settings.tracker, Path(settings.output_dir), directory.path) if tracked else None
     print_summary(
         result,
         console,
         run_directory=directory.path,
         plot_path=directory.curves if directory.curves.exists() else None,
-        open_command=None if tracker is None else tracker.open_command(),
+        open_commands=open_commands(settings, directory),
     )
     for event in read_events(directory, attempt=directory.attempt):
         if event["kind"] in {"warning", "critical", "tracker"}:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import time
 import traceback
-from pathlib import Path
 from typing import Any
 
 from grpo_exp.data.prompts import PromptData
@@ -17,13 +16,10 @@ from grpo_exp.health.rules import HealthMonitor
 from grpo_exp.rundir import RunDirectory, read_events, write_json
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.stop_watch import StopRequestedError, StopWatch
-from grpo_exp.tracking.background import BackgroundTracker
-from grpo_exp.tracking.build import build_tracker
+from grpo_exp.tracking.feeding import TrackerFeed
 from grpo_exp.tracking.metrics_log import MetricsLog
-from grpo_exp.tracking.tracker import RunInfo, RunStatus
+from grpo_exp.tracking.tracker import RunStatus
 from grpo_exp.watchdog import Watchdog
-
-_TRACKER_TIMEOUT_SECONDS = 60.0
 
 
 class SilentObserver:
@@ -71,7 +67,7 @@ class SilentObserver:
 
 
 class MainObserver(SilentObserver):
-    """The main process: writes metrics, events and samples, feeds the tracker, watches the run's health."""
+    """The main process: writes metrics, events and samples, has trackers fed, watches the run's health."""
 
     def __init__(self, directory: RunDirectory, watch: StopWatch, settings: RunSettings, *, watchdog: Watchdog) -> None:
         super().__init__(watch, watchdog)
@@ -82,7 +78,7 @@ class MainObserver(SilentObserver):
         told = [event["topic"] for event in read_events(directory) if event["kind"] == "explanation"]
         self._explainer = Explainer(settings, told=told)
         self._told_of_tables = False
-        self._tracker = self._start_tracker()
+        self._trackers = TrackerFeed(directory, settings.tracker)
 
     def on_devices(self, facts: dict[str, Any]) -> None:
         """Write down what the workers compute with."""
@@ -103,10 +99,9 @@ class MainObserver(SilentObserver):
         write_json(self._directory.status, {"phase": name, "done": done, "total": total})
 
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
-        """Write, then copy to the tracker, then look."""
+        """Write, which the trackers are fed from, then look."""
         record = self._metrics.append(step, metrics, time.time())
-        if self._tracker is not None:
-            self._tracker.log(record)
+        self._trackers.look()
         if step == 0 or "train/loss" not in metrics:
             return
         self.last_step = step
@@ -134,34 +129,15 @@ class MainObserver(SilentObserver):
         self._directory.add_event("note", text)
 
     def close(self, status: RunStatus) -> None:
-        """End the tracker run; what it says about itself goes into `tracker.json` and the events."""
+        """End the tracker runs; what they say about themselves is in `tracker.json` and the events."""
         if not self.is_replaced():
             self._directory.status.unlink(missing_ok=True)
         self._metrics.close()
-        if self._tracker is not None:
-            self._tracker.finish(status, _TRACKER_TIMEOUT_SECONDS)
+        self._trackers.finish("ended_by_rule" if status == "stopped" and self.health_stop else status)
 
     def _add_provenance(self, **facts: Any) -> None:
         provenance = json.loads(self._directory.provenance.read_text())
         write_json(self._directory.provenance, {**provenance, **facts})
-
-    def _start_tracker(self) -> BackgroundTracker | None:
-        directory, settings = self._directory, self._settings
-        tracker = build_tracker(settings.tracker, Path(settings.output_dir), directory.path)
-        if tracker is None:
-            return None
-        background = BackgroundTracker(tracker, lambda text: directory.add_event("tracker", text))
-        background.start(
-            RunInfo(
-                name=settings.name,
-                run_id=directory.run_id,
-                config=directory.read_config(),
-                directory=directory.path,
-                tags={"seed": str(settings.seed), "algorithm": settings.algorithm.name},
-            ),
-            on_started=lambda ids: write_json(directory.tracker, ids),
-        )
-        return background
 
 
 def _lost_table(info: TableInfo, error: Exception) -> str:

@@ -20,7 +20,7 @@ from grpo_exp import machine
 
 _PACKAGES = (
     "grpo-exp", "trl", "transformers", "torch", "accelerate", "datasets", "peft", "tokenizers", "numpy",
-    "hydra-core", "omegaconf", "pydantic", "math-verify", "mlflow", "wandb", "vllm",
+    "hydra-core", "omegaconf", "pydantic", "math-verify", "mlflow", "wandb", "tensorboard", "vllm",
 )  # fmt: skip
 
 #: Names of new files that are listed; more tell nothing.

@@ -61,8 +61,17 @@ class RunDirectory:
 
     @property
     def tracker(self) -> Path:
-        """Ids to resume the same tracker run."""
+        """How far the trackers' copies have come, and the ids to resume the same tracker runs."""
         return self.path / "tracker.json"
+
+    def tracker_lock(self, name: str) -> Path:
+        """Held by the process that feeds a tracker."""
+        return self.path / f".tracker-{name}.lock"
+
+    @property
+    def described(self) -> tuple[Path, ...]:
+        """What says what was run, in which order it is written."""
+        return (self.config_yaml, self.config_json, self.overrides, self.provenance)
 
     @property
     def result(self) -> Path:

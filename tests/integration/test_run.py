@@ -107,7 +107,7 @@ def test_mlflow_has_the_same_curves(smoke_folder: Path) -> None:
     run = only_run(smoke_folder / "outputs")
     client = MlflowClient(f"sqlite:///{smoke_folder}/outputs/mlflow.db")
     ids = [r.info.run_id for e in client.search_experiments() for r in client.search_runs([e.experiment_id])]
-    assert ids == [json.loads((run / "tracker.json").read_text())["mlflow_run_id"]]
+    assert ids == [json.loads((run / "tracker.json").read_text())["mlflow"]["ids"]["run_id"]]
     found = {(m.step, m.value) for m in client.get_metric_history(ids[0], "train/reward")}
     records = read_lines(run / "metrics.jsonl")
     assert found == {(r["step"], r["metrics"]["train/reward"]) for r in records if "train/reward" in r["metrics"]}
@@ -139,7 +139,7 @@ def test_the_same_seed_gives_the_same_run(smoke_folder: Path) -> None:
 @pytest.mark.long
 def test_another_seed_gives_another_run_in_place_and_with_wandb(smoke_folder: Path, tmp_path: Path) -> None:
     finished = run_train(
-        *SMOKE, "seed=1", "launch=inline", "tracker=wandb", "tracker.mode=offline", cwd=tmp_path, timeout=300
+        *SMOKE, "seed=1", "launch=inline", "tracker=wandb", "tracker.wandb.mode=offline", cwd=tmp_path, timeout=300
     )
     assert finished.code == 0, finished.output
     run = only_run(tmp_path / "outputs")

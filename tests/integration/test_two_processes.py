@@ -37,6 +37,7 @@ def test_launch_ddp_is_one_run(tmp_path: Path) -> None:
 
     client = MlflowClient(f"sqlite:///{tmp_path}/outputs/mlflow.db")
     assert sum(len(client.search_runs([e.experiment_id])) for e in client.search_experiments()) == 1
+    assert [path.name for path in (run / "logs" / "attempt-1").glob("tracker-*")] == ["tracker-mlflow.log"]
 
 
 @pytest.mark.long

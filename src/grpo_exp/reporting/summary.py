@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def print_summary(
     *,
     run_directory: Path,
     plot_path: Path | None = None,
-    open_command: str | None = None,
+    open_commands: Sequence[str] = (),
 ) -> None:
     """Print how a run ended, the before/after table, and where its things are.
 
@@ -78,7 +78,7 @@ def print_summary(
         console: Where to print.
         run_directory: The run directory.
         plot_path: The PNG of the curves, if there is one.
-        open_command: The shell command that opens the tracker, if there is one.
+        open_commands: The shell commands that open the trackers, one each.
     """
     seconds = format_duration(result["wall_seconds"])
     reason = f": {result['reason']}" if result.get("reason") else ""
@@ -86,8 +86,7 @@ def print_summary(
     places = [("run", str(run_directory))]
     if plot_path is not None:
         places.append(("curves", str(plot_path)))
-    if open_command is not None:
-        places.append(("open", open_command))
+    places += [("open", command) for command in open_commands]
     lines += [f"  {title:<8}{place}" for title, place in places]
     table = build_summary_table(result)
     if table.row_count:

@@ -20,6 +20,10 @@ from grpo_exp.settings.faults import nearest, unknown_key
 
 #: Groups that need not be chosen.
 _OPTIONAL_GROUPS = {"experiment"}
+#: A group of which a run may take several options, and the option that stands for none of them.
+_SEVERAL, _NONE = "tracker", "none"
+#: Mappings that are empty until the user adds keys of their own, and what these are.
+_OWN_KEYS = {"trainer.extra": "a field of TRL", "tracker.tags": "a tag"}
 #: `+sweeps=NAME`: a group that no run has by itself.
 _ADDED_GROUP = "sweeps"
 
@@ -75,6 +79,11 @@ def _option_faults(word: str, override: Override, options: Sequence[str]) -> lis
         values = list(override.sweep_iterator()) if override.is_choice_sweep() else []
     else:
         values = [override.value()]
+    if group == _SEVERAL:
+        for together in values:
+            if isinstance(together, list) and (not together or (_NONE in together and len(together) > 1)):
+                return [f"{word}: {_NONE} means no {group} at all; write {group}={_NONE} alone, or a list without it"]
+        values = [option for together in values for option in (together if isinstance(together, list) else [together])]
     return [fault for value in values if (fault := _option_fault(word, group, value, options)) is not None]
 
 
@@ -134,6 +143,8 @@ def _ambiguous_value(text: str, words: Sequence[str], groups: Mapping[str, Seque
         return None
     word = next((o for o in words if "," in o), "")
     key, _, value = word.partition("=")
+    if key == _SEVERAL:
+        return f"{word}: write '{key}=[{value}]' for all of them, or add --multirun for a run of each"
     if key in groups:
         return f"{word}: {key} takes the name of one option; add --multirun for a run of each"
     return f"{word}: is a list or several runs; write '{key}=[{value}]' for a list, or add --multirun for runs"
@@ -153,9 +164,10 @@ def _known_composition_fault(
     if match is None:
         return None
     key = match.group(1)
-    if key.startswith("trainer.extra."):
-        given = next((o for o in words if o.startswith(f"{key}=")), f"{key}=VALUE")
-        return f"{given}: trainer.extra is empty, so a field of TRL is added to it; write +{given}"
+    for mapping, what in _OWN_KEYS.items():
+        if key.startswith(f"{mapping}."):
+            given = next((o for o in words if o.startswith(f"{key}=")), f"{key}=VALUE")
+            return f"{given}: {mapping} is empty, so {what} is added to it; write +{given}"
     if key.startswith("hydra."):
         return f"{key}: Hydra has no such setting; see --cfg hydra for its settings"
     missing, names = siblings(key)

@@ -139,11 +139,20 @@ def spell(value: Any) -> str:
 
 
 def groups_with(path: str) -> list[str]:
-    """Return `GROUP=OPTION` for each member of the group that has the setting, where other members lack it."""
+    """Return `GROUP=OPTION` for each member of the group that has the setting, where other members lack it.
+
+    A group of which several options can be chosen (`tracker`) has a part for each, which is None where it is not.
+    """
     group, _, key = path.partition(".")
-    if "." in key or key in TAGS or group not in RunSettings.model_fields:
+    if group not in RunSettings.model_fields:
         return []
     members = models_of(RunSettings.model_fields[group].annotation)
+    part = key.partition(".")[0]
+    if len(members) == 1 and part in members[0].model_fields:
+        field = members[0].model_fields[part]
+        return [f"{group}={part}"] if field.default is None and models_of(field.annotation) else []
+    if "." in key or key in TAGS:
+        return []
     return [f"{group}={_tag(member)}" for member in members if len(members) > 1 and key in member.model_fields]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from grpo_exp.settings.command_words import check_words, explain, list_groups
 from grpo_exp.settings.completion import complete
 from grpo_exp.settings.faults import all_faults, describe_faults
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.settings.tracker import TrackerSettings
 
 GroupT = TypeVar("GroupT", bound=Settings)
 
@@ -223,4 +224,24 @@ def absolute_paths(settings: RunSettings, base: Path) -> RunSettings:
         folder = base / Path(settings.model.path).expanduser()
         if folder.exists():  # otherwise it may be a hub id
             changes["model"] = settings.model.model_copy(update={"path": str(folder.resolve())})
+    changes["tracker"] = _absolute_tracker(settings.tracker, base, absolute)
+    return settings.model_copy(update=changes)
+
+
+def _absolute_tracker(
+    settings: TrackerSettings, base: Path, absolute: Callable[[str | None], str | None]
+) -> TrackerSettings:
+    """Return tracker settings that mean the same from every folder: `grpo-exp sync` may be called from another."""
+    changes: dict[str, Any] = {}
+    if settings.tensorboard is not None:
+        folder = absolute(settings.tensorboard.directory)
+        changes["tensorboard"] = settings.tensorboard.model_copy(update={"directory": folder})
+    uri = None if settings.mlflow is None else settings.mlflow.tracking_uri
+    if settings.mlflow is not None and uri is not None:
+        scheme, separator, path = uri.partition(":///")
+        if scheme == "sqlite" and separator and path and not path.startswith((":", "/", "file:")):
+            uri = f"sqlite:///{base / path}"
+        elif ":" not in uri and not uri.startswith("databricks"):
+            uri = absolute(uri)
+        changes["mlflow"] = settings.mlflow.model_copy(update={"tracking_uri": uri})
     return settings.model_copy(update=changes)

@@ -1,32 +1,64 @@
-"""Build the tracker that the settings ask for. No backend is imported until it starts."""
+"""Build the trackers that the settings ask for. No backend is imported until it starts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from grpo_exp.settings.tracker import MlflowTracker, NoTracker, TrackerSettings
+from grpo_exp.rundir import RunDirectory
+from grpo_exp.settings.run import RunSettings
+from grpo_exp.settings.tracker import MlflowTracker, TensorboardTracker, TrackerSettings, WandbTracker
+from grpo_exp.tracking.copy_state import StateFile
 from grpo_exp.tracking.mlflow_tracker import MlflowRunTracker, default_tracking_uri
+from grpo_exp.tracking.tensorboard_tracker import TensorboardRunTracker
 from grpo_exp.tracking.tracker import Tracker
 from grpo_exp.tracking.wandb_tracker import WandbRunTracker, resolve_mode
 
 
-def build_tracker(settings: TrackerSettings, output_dir: Path, run_directory: Path) -> Tracker | None:
+def active_trackers(settings: TrackerSettings) -> list[str]:
+    """Return the names of the trackers that get a copy: the chosen ones without a W&B that is disabled."""
+    names = settings.chosen()
+    if settings.wandb is not None and resolve_mode(settings.wandb.mode) == "disabled":
+        names.remove("wandb")
+    return names
+
+
+def build_tracker(name: str, settings: RunSettings, directory: RunDirectory) -> Tracker:
     """Build a tracker without starting it.
 
     Args:
-        settings: The `tracker` group.
-        output_dir: Folder of all runs; MLflow's default database and its artifacts live here.
-        run_directory: Folder of this run; W&B's files live here.
-
-    Returns:
-        The tracker, or None where nothing is to be tracked (`tracker=none`, `tracker.mode=disabled`).
+        name: Which one, as it is called in the settings, where it is chosen.
+        settings: The settings of the run.
+        directory: The run; W&B's files live in it.
     """
-    if isinstance(settings, NoTracker):
-        return None
-    if isinstance(settings, MlflowTracker):
-        uri = settings.tracking_uri if settings.tracking_uri is not None else default_tracking_uri(output_dir)
-        return MlflowRunTracker(uri, experiment=settings.experiment, artifact_directory=output_dir / "mlartifacts")
-    mode = resolve_mode(settings.mode)
-    if mode == "disabled":
-        return None
-    return WandbRunTracker(settings.project, entity=settings.entity, mode=mode, directory=run_directory)
+    output_dir = Path(settings.output_dir)
+    match {"mlflow": settings.tracker.mlflow, "wandb": settings.tracker.wandb,
+           "tensorboard": settings.tracker.tensorboard}[name]:  # fmt: skip
+        case MlflowTracker() as mlflow:
+            uri = default_tracking_uri(output_dir) if mlflow.tracking_uri is None else mlflow.tracking_uri
+            return MlflowRunTracker(uri, experiment=mlflow.experiment, artifact_directory=output_dir / "mlartifacts")
+        case WandbTracker() as wandb:
+            mode = resolve_mode(wandb.mode)
+            assert mode != "disabled"
+            return WandbRunTracker(
+                wandb.project,
+                entity=wandb.entity,
+                mode=mode,
+                directory=directory.path,
+                finish_timeout_seconds=settings.tracker.finish_timeout_seconds,
+            )
+        case TensorboardTracker() as tensorboard:
+            root = None if tensorboard.directory is None else Path(tensorboard.directory)
+            folder = directory.path / "tensorboard" if root is None else root / settings.name / directory.run_id
+            return TensorboardRunTracker(folder, shown=output_dir if root is None else root)
+        case _:
+            raise AssertionError(f"{name} is not chosen")
+
+
+def open_commands(settings: RunSettings, directory: RunDirectory) -> list[str]:
+    """Return a shell command for each tracker that has a copy of the run."""
+    found = []
+    for name in active_trackers(settings.tracker):
+        ids = StateFile(directory, name).load().ids
+        if ids:
+            found.append(build_tracker(name, settings, directory).open_command(ids))
+    return found

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import logging
-import math
 import os
 import shlex
 import sys
@@ -17,25 +16,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from grpo_exp.tracking.metrics_log import MetricsRecord, to_record
+from grpo_exp.tracking.mlflow_params import flatten, is_same_param, to_param_text, without_password
 from grpo_exp.tracking.names import to_backend_name
-from grpo_exp.tracking.tracker import TRACKER_THREAD_NAME, RunInfo, RunStatus
+from grpo_exp.tracking.tables import CompletionsTable
+from grpo_exp.tracking.tracker import RunInfo, RunStatus
 
 if TYPE_CHECKING:
-    from mlflow.entities import Metric
     from mlflow.tracking.client import MlflowClient
 
 Item = TypeVar("Item")
 
-#: What every MLflow server takes; newer ones take 6000 characters and cut the rest without a word.
-MAX_PARAM_CHARACTERS = 250
 #: Limits of the REST API for one log-batch request.
 MAX_METRICS_PER_BATCH = 1000
 MAX_PARAMS_PER_BATCH = 100
-#: Records of this time go together: with steps of half a second that halves what MLflow costs.
-FLUSH_SECONDS = 2.0
-_STATUS: Mapping[RunStatus, str] = {"completed": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
+#: Characters of a tag that every server takes.
+MAX_TAG_CHARACTERS = 500
+#: MLflow knows three ends; the tag `grpo_exp.status` says which of ours it was.
+_STATUS: Mapping[RunStatus, str] = {"completed": "FINISHED", "stopped": "KILLED", "ended_by_rule": "KILLED",
+                                    "failed": "FAILED", "killed": "KILLED"}  # fmt: skip
+#: Where MLflow's own pages look for tables, and how many of the newest fit into a tag of any server.
+_TABLES_TAG, _NUM_LISTED_TABLES = "mlflow.loggedArtifacts", 50
 _DATABASE_SCHEMES = ("postgresql", "mysql", "mssql", "oracle")
-_ID = "mlflow_run_id"
+_ID, _EXPERIMENT_ID = "run_id", "experiment_id"
 
 
 def default_tracking_uri(output_dir: Path) -> str:
@@ -53,7 +55,8 @@ class MlflowRunTracker:
             file instead, and a server knows its own place. (MLflow's own default is the current directory.)
     """
 
-    name = "MLflow"
+    title = "MLflow"
+    confirms_at_finish = False
 
     def __init__(self, tracking_uri: str, *, experiment: str, artifact_directory: Path) -> None:
         self._database = _sqlite_path(tracking_uri)
@@ -62,72 +65,94 @@ class MlflowRunTracker:
         self._artifact_directory = artifact_directory
         self._client: MlflowClient | None = None
         self._run_id: str | None = None
-        self._experiment_id: str | None = None
-        self._waiting: list[Metric] = []
-        self._flushed_at = -math.inf
+        self._tables: list[str] = []
+        self.destination = f"{without_password(self._uri)} {experiment}"
 
     def start(self, info: RunInfo) -> dict[str, str]:
         """Open a new MLflow run or the one of an earlier attempt, and log the settings."""
-        _quieten()
+        _prepare_client()
         from mlflow.tracking.client import MlflowClient
 
         with _one_at_a_time(self._database):
             # Without registry_uri the client would look at the global one.
             self._client = MlflowClient(tracking_uri=self._uri, registry_uri=self._uri)
-            self._experiment_id = self._find_or_create_experiment()
+            experiment = self._find_or_create_experiment()
         logged = self._reopen(info.previous_ids.get(_ID))
         if logged is None:
             tags = {**info.tags, "grpo_exp.run_id": info.run_id, "grpo_exp.directory": str(info.directory)}
-            tags = {to_backend_name(key, "mlflow"): value for key, value in tags.items()}
-            run = self._client.create_run(self._experiment_id, run_name=info.title, tags=tags)
+            tags = {to_backend_name(key, "mlflow"): value[:MAX_TAG_CHARACTERS] for key, value in tags.items()}
+            run = self._client.create_run(experiment, run_name=info.title, tags=tags)
             self._run_id, logged = run.info.run_id, {}
-            self._client.log_text(self._run_id, json.dumps(info.config, indent=2, default=str), "config.json")
         self._log_params(info.config, logged)
         assert self._run_id is not None
-        return {_ID: self._run_id}
+        return {_ID: self._run_id, _EXPERIMENT_ID: experiment}
 
-    def log(self, record: MetricsRecord) -> None:
-        """Copy one record; it waits for the next one or for `finish` if another was sent just before.
+    def forget(self) -> bool:
+        """Keep all: MLflow deletes no points, and of one step the latest counts."""
+        return False
+
+    def log(self, records: Sequence[MetricsRecord]) -> None:
+        """Copy records in batches.
 
         The time stamp is the record's: MLflow keeps a point once if key, step, time stamp and value agree, so
         a record may be sent twice.
         """
         from mlflow.entities import Metric
 
-        record = to_record(record["step"], record["metrics"], record["time"])
-        milliseconds = round(record["time"] * 1000)
-        self._waiting += [
-            Metric(to_backend_name(name, "mlflow"), value, milliseconds, record["step"])
+        client, run_id = self._opened()
+        clean = [to_record(record["step"], record["metrics"], record["time"]) for record in records]
+        points = [
+            Metric(to_backend_name(name, "mlflow"), value, round(record["time"] * 1000), record["step"])
+            for record in clean
             for name, value in record["metrics"].items()
         ]
-        if time.monotonic() - self._flushed_at >= FLUSH_SECONDS:
-            self._flush()
+        for batch in _batches(points, MAX_METRICS_PER_BATCH):
+            client.log_batch(run_id, metrics=batch, synchronous=True)
 
-    def finish(self, status: RunStatus) -> None:
-        """Set the run to FINISHED, KILLED (stopped) or FAILED."""
-        if self._client is None or self._run_id is None:
+    def alert(self, event: Mapping[str, Any]) -> None:
+        """Copy a finding into the tag `health.<rule>`."""
+        client, run_id = self._opened()
+        where = f" (step {event['step']})" if "step" in event else ""
+        text = f"{event['kind']}{where}: {event['text']}"
+        client.set_tag(run_id, to_backend_name(f"health.{event['rule']}", "mlflow"), text[:MAX_TAG_CHARACTERS])
+
+    def add_table(self, table: CompletionsTable) -> None:
+        """Copy a table of completions as a JSON artifact of the form that MLflow's own tables have."""
+        client, run_id = self._opened()
+        path = f"completions/{table.name}.json"
+        text = json.dumps({"columns": table.columns, "data": table.rows}, default=str, ensure_ascii=False)
+        client.log_text(run_id, text, path)
+        if not self._tables:
+            listed = json.loads(client.get_run(run_id).data.tags.get(_TABLES_TAG, "[]"))
+            self._tables = [entry["path"] for entry in listed]
+        self._tables = [*(known for known in self._tables if known != path), path][-_NUM_LISTED_TABLES:]
+        client.set_tag(run_id, _TABLES_TAG, json.dumps([{"path": path, "type": "table"} for path in self._tables]))
+
+    def add_file(self, path: Path) -> None:
+        """Copy a file as an artifact."""
+        client, run_id = self._opened()
+        client.log_artifact(run_id, str(path))
+
+    def finish(self, status: RunStatus | None, ended: float) -> None:
+        """Set the run to FINISHED, KILLED or FAILED."""
+        if self._client is None or self._run_id is None or status is None:
             return
-        try:
-            self._flush()
-        finally:
-            self._client.set_terminated(self._run_id, _STATUS[status])
+        self._client.set_tag(self._run_id, "grpo_exp.status", status)
+        self._client.set_terminated(self._run_id, _STATUS[status], end_time=round(ended * 1000))
 
-    def open_command(self) -> str:
+    def open_command(self, ids: Mapping[str, str]) -> str:
         """Return `python -m mlflow ui …` for a store, or a command that opens the page of a server."""
         if self._uri.startswith(("http://", "https://")):
-            page = _without_password(self._uri).rstrip("/")
-            if self._run_id is not None:
-                page += f"/#/experiments/{self._experiment_id}/runs/{self._run_id}"
+            page = without_password(self._uri).rstrip("/")
+            if _EXPERIMENT_ID in ids:
+                page += f"/#/experiments/{ids[_EXPERIMENT_ID]}/runs/{ids[_ID]}"
             return shlex.join([sys.executable, "-m", "webbrowser", page])
-        return shlex.join([sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", _without_password(self._uri)])
+        return shlex.join([sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", without_password(self._uri)])
 
-    def _flush(self) -> None:
+    def _opened(self) -> tuple[MlflowClient, str]:
         assert self._client is not None
         assert self._run_id is not None
-        points, self._waiting = self._waiting, []
-        for batch in _batches(points, MAX_METRICS_PER_BATCH):
-            self._client.log_batch(self._run_id, metrics=batch)
-        self._flushed_at = time.monotonic()
+        return self._client, self._run_id
 
     def _find_or_create_experiment(self) -> str:
         from mlflow.exceptions import MlflowException
@@ -195,47 +220,9 @@ class MlflowRunTracker:
                 suffix = f".{round(time.time())}" if key in logged else ""
                 self._client.log_text(self._run_id, str(value), f"params/{key}{suffix}.txt")
         for batch in _batches(params, MAX_PARAMS_PER_BATCH):
-            self._client.log_batch(self._run_id, params=batch)
+            self._client.log_batch(self._run_id, params=batch, synchronous=True)
         for batch in _batches(tags, MAX_PARAMS_PER_BATCH):
-            self._client.log_batch(self._run_id, tags=batch)
-
-
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Turn nested settings into `{"trainer.learning_rate": 1e-6}`; lists and empty groups are values."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def to_param_text(value: Any, artifact: str) -> tuple[str, bool]:
-    """Write a setting as MLflow parameter.
-
-    Args:
-        value: The setting; what is no text is written as JSON.
-        artifact: Where the whole value is kept if it is too long.
-
-    Returns:
-        At most MAX_PARAM_CHARACTERS characters, and whether the value had to be cut.
-    """
-    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
-    if len(text) <= MAX_PARAM_CHARACTERS:
-        return text, False
-    mark = f" [cut, {len(text)} characters: {artifact[-120:]}]"
-    return text[: MAX_PARAM_CHARACTERS - len(mark)] + mark, True
-
-
-def is_same_param(left: str, right: str) -> bool:
-    """Tell whether two parameter texts mean one value: `1` and `1.0` do."""
-    if left == right:
-        return True
-    try:
-        return float(left) == float(right)
-    except ValueError:
-        return False
+            self._client.log_batch(self._run_id, tags=batch, synchronous=True)
 
 
 def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
@@ -247,11 +234,6 @@ def _sqlite_path(uri: str) -> Path | None:
     if not uri.startswith("sqlite:///") or uri == "sqlite:///:memory:" or "?" in uri:
         return None
     return Path(uri.removeprefix("sqlite:///")).absolute()
-
-
-def _without_password(uri: str) -> str:
-    password = urlsplit(uri).password
-    return uri if password is None else uri.replace(f":{password}@", ":***@", 1)
 
 
 @contextlib.contextmanager
@@ -268,24 +250,14 @@ def _one_at_a_time(database: Path | None) -> Iterator[None]:
         yield
 
 
-class _NotFromTrackerThreads(logging.Filter):
-    """Drop the messages of tracker threads, and let all other pass."""
+def _prepare_client() -> None:
+    """Keep MLflow's own messages off the terminal, and let it fail soon: what tries again is the copy of the run.
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.threadName != TRACKER_THREAD_NAME
-
-
-#: One instance: a logger takes the same filter once, however many runs a process has.
-_TRACKER_THREADS = _NotFromTrackerThreads()
-
-
-def _quieten() -> None:
-    """Keep MLflow's own messages off the terminal: table creation, migrations, retries of the HTTP client.
-
-    A fault reaches the user as one warning, through the exception. Usage statistics are off unless the user
-    set MLFLOW_DISABLE_TELEMETRY to false.
+    Its own 7 retries of 120 s would keep the end of a run waiting. Usage statistics are off unless the user set
+    MLFLOW_DISABLE_TELEMETRY to false.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store").setLevel(logging.WARNING)
-    logging.getLogger("urllib3.connectionpool").addFilter(_TRACKER_THREADS)
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    for name in ("alembic", "mlflow.store", "urllib3.connectionpool"):
+        logging.getLogger(name).setLevel(logging.ERROR)

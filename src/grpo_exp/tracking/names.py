@@ -11,12 +11,15 @@ import hashlib
 import re
 from typing import Literal
 
-Backend = Literal["mlflow", "wandb"]
+Backend = Literal["mlflow", "wandb", "tensorboard"]
 
 #: MLflow refuses every other character, and keys over 250 characters.
 _MLFLOW_REFUSED = re.compile(r"[^/\w.\- :]")
 #: W&B takes nearly everything; control characters and backslashes break its own tables and file names.
-_WANDB_REFUSED = re.compile(r"[\x00-\x1f\x7f\\]")
+_WANDB_REFUSED = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
+#: TensorBoard takes any text; its paths and its pages do not show control characters, and half a surrogate is no text.
+_TENSORBOARD_REFUSED = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_REFUSED = {"mlflow": _MLFLOW_REFUSED, "wandb": _WANDB_REFUSED, "tensorboard": _TENSORBOARD_REFUSED}
 _MAX_LENGTH = 250
 _NUM_HASH_DIGITS = 6
 #: A name that looks like a cleaned one is cleaned as well, or it could meet a cleaned one.
@@ -35,7 +38,7 @@ def to_backend_name(name: str, backend: Backend) -> str:
     Returns:
         The name itself if the backend accepts it, else a cleaned name that ends in a hash of the name.
     """
-    refused = _MLFLOW_REFUSED if backend == "mlflow" else _WANDB_REFUSED
+    refused = _REFUSED[backend]
     if _is_accepted(name, backend, refused):
         return name
     spelled = re.sub("|".join(_SPELLED), lambda found: _SPELLED[found[0]], name)

@@ -1,18 +1,17 @@
-"""What every tracker backend does. A tracker is a copy of `metrics.jsonl`; nothing depends on it."""
+"""What every tracker does. A tracker is a copy of the run directory; nothing depends on it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from grpo_exp.tracking.metrics_log import MetricsRecord
+from grpo_exp.tracking.tables import CompletionsTable
 
-RunStatus = Literal["completed", "stopped", "failed"]
-
-#: Name of the thread that a backend runs in; backends use it to keep their libraries' messages apart.
-TRACKER_THREAD_NAME = "grpo-exp-tracker"
+#: `killed`: nobody could say any more how it ended. `ended_by_rule`: a health rule stopped it.
+RunStatus = Literal["completed", "stopped", "ended_by_rule", "failed", "killed"]
 
 
 @dataclass(frozen=True)
@@ -26,11 +25,11 @@ class RunInfo:
     config: Mapping[str, Any]
     """The resolved settings, nested."""
     directory: Path
-    """The run directory; a backend that writes files writes them below it."""
+    """The run directory; a tracker that writes files writes them below it."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Labels to filter by. The tag `group` also puts the runs of one sweep into one W&B group."""
     previous_ids: Mapping[str, str] = field(default_factory=dict)
-    """What `start` returned in the first attempt; empty for a new run."""
+    """What `start` returned the last time; empty for a new run."""
 
     @property
     def title(self) -> str:
@@ -39,30 +38,63 @@ class RunInfo:
 
 
 class Tracker(Protocol):
-    """A backend. `start` is called first and once, then `log`, then `finish`; all from one thread."""
+    """One backend. `start` is called first, then the others in any order, then `finish`; all from one thread.
 
-    name: str
+    Each call may raise whatever the backend raises; what was not sent is then sent again, after another `start` of
+    a new object. So all of them can be repeated without harm.
+    """
+
+    title: str
     """How messages call the backend, such as `MLflow`."""
+    destination: str
+    """Where the data go, without secrets. Another destination has got nothing yet."""
+    confirms_at_finish: bool
+    """Whether what was sent is safe only after `finish`; otherwise it is when the call returns."""
 
     def start(self, info: RunInfo) -> dict[str, str]:
-        """Open a new run, or the one that `info.previous_ids` names.
+        """Open a new run, or the one that `info.previous_ids` names, and send settings and tags.
 
         Returns:
-            Ids to keep in `tracker.json`, with which a later attempt goes on in the same tracker run.
+            Ids to keep in `tracker.json`, with which the next start goes on in the same tracker run.
         """
         ...
 
-    def log(self, record: MetricsRecord) -> None:
-        """Copy one record. The x axis is the record's optimizer step."""
-        ...
+    def forget(self) -> bool:
+        """Drop what was sent, where it can be: the run's curves have changed, and come again from the first.
 
-    def finish(self, status: RunStatus) -> None:
-        """Mark the run as ended and let go of the backend.
-
-        Also called after a `start` or `log` that failed: then it closes what was opened, if anything was.
+        Returns:
+            Whether all is gone, so that everything else has to come again, too. Other backends keep what they have;
+            there what is sent last counts.
         """
         ...
 
-    def open_command(self) -> str:
-        """Return the one shell command that shows the curves; it can be asked for at any time."""
+    def log(self, records: Sequence[MetricsRecord]) -> None:
+        """Copy records. The x axis is the record's optimizer step."""
+        ...
+
+    def alert(self, event: Mapping[str, Any]) -> None:
+        """Copy a finding: an event with `kind` (info, warning, critical), `rule`, `step` and `text`."""
+        ...
+
+    def add_table(self, table: CompletionsTable) -> None:
+        """Copy a table of completions, where the backend shows tables."""
+        ...
+
+    def add_file(self, path: Path) -> None:
+        """Copy a file that lies in the run directory."""
+        ...
+
+    def finish(self, status: RunStatus | None, ended: float) -> None:
+        """Let go of the run.
+
+        Also called after a fault: then it closes what was opened, if anything was.
+
+        Args:
+            status: How the run ended, to be shown; None where it goes on.
+            ended: Unix time in seconds at which it ended.
+        """
+        ...
+
+    def open_command(self, ids: Mapping[str, str]) -> str:
+        """Return the one shell command that shows the curves of the run that `start` gave these ids."""
         ...

@@ -7,14 +7,16 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from grpo_exp.tracking.metrics_log import MetricsRecord, to_record
 from grpo_exp.tracking.names import to_backend_name
+from grpo_exp.tracking.tables import CompletionsTable
 from grpo_exp.tracking.tracker import RunInfo, RunStatus
+from grpo_exp.tracking.wandb_file import ends_with_exit
 
 if TYPE_CHECKING:
     import wandb
@@ -24,15 +26,15 @@ Mode = Literal["online", "offline", "disabled"]
 #: The x axis, under the name that the Hugging Face trainers use. W&B's own step only counts calls and drops
 #: what goes back, so after a resume from an older checkpoint it would lose the repeated steps.
 STEP_METRIC = "train/global_step"
-#: How long an end of run waits for an upload; what is missing is on disk and can be sent with `wandb sync`.
-FINISH_TIMEOUT_SECONDS = 60.0
-#: A process that ends while W&B still looks for its server waits for it this long (W&B's default is 90 s).
+#: How long W&B looks for its server before it is tried again (its own default is 90 s).
 INIT_TIMEOUT_SECONDS = 30.0
 MAX_TAG_CHARACTERS = 64
-#: W&B only tells finished from failed. A stopped run goes on later, so it has not failed; `status` in the
-#: summary says which it was.
-_EXIT_CODE: Mapping[RunStatus, int] = {"completed": 0, "stopped": 0, "failed": 1}
-_ID = "wandb_id"
+#: W&B tells finished from failed by the exit code, and has 255 for what was interrupted. A stopped run goes on later,
+#: so it has not failed; `status` in the summary says which it was.
+_EXIT_CODE: Mapping[RunStatus, int] = {"completed": 0, "stopped": 0, "ended_by_rule": 3, "failed": 1, "killed": 255}
+_ALERT_LEVEL = {"critical": "ERROR", "warning": "WARN"}
+MAX_TITLE_CHARACTERS = 63
+_ID, _URL = "id", "url"
 
 
 def resolve_mode(mode: Literal["auto", "online", "offline", "disabled"]) -> Mode:
@@ -61,19 +63,29 @@ class WandbRunTracker:
         entity: User or team; None is the default of the account.
         mode: Where the data go; `offline` only writes below the directory.
         directory: Folder in which W&B creates its folder `wandb`.
+        finish_timeout_seconds: How long the end waits for an upload; what is missing then is sent again.
     """
 
-    name = "W&B"
+    title = "W&B"
+    confirms_at_finish = True
 
     def __init__(
-        self, project: str, *, entity: str | None, mode: Literal["online", "offline"], directory: Path
+        self,
+        project: str,
+        *,
+        entity: str | None,
+        mode: Literal["online", "offline"],
+        directory: Path,
+        finish_timeout_seconds: float,
     ) -> None:
         self._project = project
         self._entity = entity
         self._mode: Literal["online", "offline"] = mode
         self._directory = directory
+        self._finish_timeout_seconds = finish_timeout_seconds
         self._run: wandb.Run | None = None
-        self._url: str | None = None
+        host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai") if mode == "online" else "offline"
+        self.destination = f"{host} {entity or ''}/{project}"
 
     def start(self, info: RunInfo) -> dict[str, str]:
         """Open a new W&B run, or go on in that of an earlier attempt (offline: one more folder, one id)."""
@@ -100,37 +112,73 @@ class WandbRunTracker:
         self._run.config.update(dict(info.config), allow_val_change=True)
         self._run.define_metric(STEP_METRIC)
         self._run.define_metric("*", step_metric=STEP_METRIC, step_sync=True)
-        if self._mode == "online":
-            self._url = self._run.url
-        return {_ID: run_id}
+        url = self._run.url if self._mode == "online" else None
+        return {_ID: run_id} if url is None else {_ID: run_id, _URL: url}
 
-    def log(self, record: MetricsRecord) -> None:
-        """Copy one record, with the optimizer step as a metric of its own."""
-        assert self._run is not None
-        record = to_record(record["step"], record["metrics"], record["time"])
-        values = {to_backend_name(name, "wandb"): value for name, value in record["metrics"].items()}
-        self._run.log({**values, STEP_METRIC: record["step"]})
+    def forget(self) -> bool:
+        """Keep all: of one step the latest counts."""
+        return False
 
-    def finish(self, status: RunStatus) -> None:
-        """End the run; `status` in the summary keeps completed, stopped and failed apart."""
+    def log(self, records: Sequence[MetricsRecord]) -> None:
+        """Copy records, with the optimizer step as a metric of its own."""
+        run = self._opened()
+        for given in records:
+            record = to_record(given["step"], given["metrics"], given["time"])
+            values = {to_backend_name(name, "wandb"): value for name, value in record["metrics"].items()}
+            run.log({**values, STEP_METRIC: record["step"]})
+
+    def alert(self, event: Mapping[str, Any]) -> None:
+        """Alert of a warning or critical finding; others stay in the events."""
+        if event["kind"] in _ALERT_LEVEL:
+            where = f"step {event['step']}: " if "step" in event else ""
+            title = f"{event['kind']}: {event['rule']}"[:MAX_TITLE_CHARACTERS]
+            self._opened().alert(title, where + event["text"], level=_ALERT_LEVEL[event["kind"]], wait_duration=0)
+
+    def add_table(self, table: CompletionsTable) -> None:
+        """Copy a table of completions as `completions/train` or `completions/eval`."""
+        import wandb
+
+        rows: list[Any] = list(table.rows)
+        shown = wandb.Table(columns=list(table.columns), data=rows, allow_mixed_types=True)
+        self._opened().log({f"completions/{table.part}": shown, STEP_METRIC: table.step})
+
+    def add_file(self, path: Path) -> None:
+        """Copy a file, into a folder named like the run: W&B has a `config.yaml` of its own."""
+        self._opened().save(str(path), base_path=str(self._directory.parent), policy="now")
+
+    def finish(self, status: RunStatus | None, ended: float) -> None:
+        """End the run; `status` in the summary keeps completed, stopped and failed apart.
+
+        Raises:
+            OSError: The files of an offline run are not whole, as on a full disk. W&B itself says nothing of it.
+            TimeoutError: The upload was not done in time.
+        """
         if self._run is None:
             return
         run, self._run = self._run, None
+        log = Path(run.settings.sync_file)
         try:
-            run.summary["status"] = status
+            if status is not None:
+                run.summary["status"] = status
         finally:
-            run.finish(exit_code=_EXIT_CODE[status])
+            run.finish(exit_code=_EXIT_CODE["killed" if status is None else status])
+        if self._mode == "offline" and not ends_with_exit(log):
+            raise OSError(f"{log}: W&B could not write it to its end; make room on the disk")
 
-    def open_command(self) -> str:
+    def open_command(self, ids: Mapping[str, str]) -> str:
         """Return a command that opens the run's page, or offline the one that uploads it."""
-        if self._url is not None:
-            return shlex.join([sys.executable, "-m", "webbrowser", self._url])
+        if _URL in ids:
+            return shlex.join([sys.executable, "-m", "webbrowser", ids[_URL]])
         # Every attempt has its own folder; given together they are uploaded in order into one run.
         folder = shlex.quote(str(self._directory.absolute() / "wandb"))
         sync = f"{shlex.quote(sys.executable)} -m wandb sync"
         if self._mode == "offline":
             return f"{sync} {folder}/offline-run-*"
         return f"{sync} --include-online {folder}/run-*"
+
+    def _opened(self) -> wandb.Run:
+        assert self._run is not None
+        return self._run
 
     def _settings(self) -> wandb.Settings:
         import wandb
@@ -146,7 +194,8 @@ class WandbRunTracker:
             disable_code=True,
             x_save_requirements=False,
             init_timeout=INIT_TIMEOUT_SECONDS,
-            finish_timeout=FINISH_TIMEOUT_SECONDS,
+            finish_timeout=self._finish_timeout_seconds,
+            finish_timeout_raises=True,
         )
 
 

@@ -85,12 +85,15 @@ def test_before_and_after_stand_side_by_side(width: int) -> None:
 
 def test_paths_and_commands_can_be_copied_from_a_narrow_terminal() -> None:
     command = "mlflow ui --backend-store-uri sqlite:////a/rather/long/path/to/the/outputs/mlflow.db"
-    text = printed(RESULT, 80, plot_path=Path("/runs/demo/abc-s0/plots/curves.png"), open_command=command)
+    page = "python -m webbrowser https://wandb.example.org/team/grpo_exp/runs/0a1b2c3d-s0-11112222"
+    picture = Path("/runs/demo/abc-s0/plots/curves.png")
+    text = printed(RESULT, 80, plot_path=picture, open_commands=[command, page])
     lines = [line.strip() for line in text.splitlines()]
     assert "Completed after 100 steps in 2:21: all steps done" in lines
     assert "run     /runs/demo/abc-s0" in lines
     assert "curves  /runs/demo/abc-s0/plots/curves.png" in lines
     assert f"open    {command}" in lines
+    assert f"open    {page}" in lines
 
 
 def test_a_run_without_evaluation_has_no_table() -> None:

@@ -60,7 +60,6 @@ def test_number_out_of_bounds_names_bound_and_fix(path: str, value: float, rule:
         ("launch.mixed_precision", "bf_16", "bf16", ["no", "fp16"]),
         ("resume", "nevr", "never", ["auto"]),
         ("model.kind", "tny", "tiny", ["local"]),
-        ("tracker.kind", "wandbb", "wandb", ["mlflow", "none"]),
         ("dataset.kind", "jsnl", "jsonl", ["arithmetic"]),
     ],
 )

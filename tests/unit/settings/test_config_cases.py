@@ -48,7 +48,7 @@ FROM_YAML: dict[str, tuple[str, str, Any]] = {
 }
 FROM_YAML_REFUSED: dict[str, tuple[str, str]] = {
     "g035": ("dataset: {system_prompt: 12:00:00}", r"dataset\.system_prompt=43200: .*quote it"),
-    "g038": ("tracker: {kind: mlflow, experiment: 3.10}", r"tracker\.experiment=3\.1: .*quote it"),
+    "g038": ("tracker: {mlflow: {experiment: 3.10}}", r"tracker\.mlflow\.experiment=3\.1: .*quote it"),
 }
 #: Cases with a test of their own below.
 OWN_TEST = {"g025", "g041", "g045"}

@@ -176,7 +176,6 @@ def test_spelling_reads_back_as_the_value(value: Any) -> None:
         ("model.dtype", "model=local"),
         ("vllm.server_port", "vllm=server"),
         ("vllm.importance_sampling_mode", "vllm=colocate and vllm=server"),
-        ("tracker.project", "tracker=wandb"),
         ("dataset.target_column", "dataset=jsonl"),
     ],
 )

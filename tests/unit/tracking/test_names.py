@@ -44,7 +44,7 @@ def mlflow_accepts(name: str) -> bool:
     return re.fullmatch(r"[/\w.\- :]+", name) is not None and is_path and name != "." and len(name) <= 250
 
 
-@pytest.mark.parametrize("backend", ["mlflow", "wandb"])
+@pytest.mark.parametrize("backend", ["mlflow", "wandb", "tensorboard"])
 @pytest.mark.parametrize("name", OURS)
 def test_our_own_names_stay(name: str, backend: Backend) -> None:
     assert to_backend_name(name, backend) == name
@@ -61,7 +61,7 @@ def test_cases_with_expected_ok_stay() -> None:
             assert to_backend_name(case["input"]["metric_name"], "mlflow") == case["input"]["metric_name"]
 
 
-@pytest.mark.parametrize("backend", ["mlflow", "wandb"])
+@pytest.mark.parametrize("backend", ["mlflow", "wandb", "tensorboard"])
 def test_no_two_names_fall_together(backend: Backend) -> None:
     names = [*OURS, *AWKWARD]
     names += [to_backend_name(name, backend) for name in AWKWARD]
@@ -72,6 +72,11 @@ def test_no_two_names_fall_together(backend: Backend) -> None:
 def test_a_cleaned_name_is_readable() -> None:
     assert re.fullmatch(r"val/pass_at_8-[0-9a-f]{6}", to_backend_name("val/pass@8", "mlflow"))
     assert re.fullmatch(r"a/b-[0-9a-f]{6}", to_backend_name("/a//b", "mlflow"))
+
+
+def test_tensorboard_takes_any_text_but_control_characters() -> None:
+    assert to_backend_name("val/pass@8 (%)", "tensorboard") == "val/pass@8 (%)"
+    assert re.fullmatch(r"a_b-[0-9a-f]{6}", to_backend_name("a\nb", "tensorboard"))
 
 
 def test_wandb_keeps_what_it_takes_and_not_its_own_names() -> None:
