@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from grpo_exp.errors import ExitCode
+from grpo_exp.reporting.live import event_text, finding_text, is_alert, is_finding
 from grpo_exp.reporting.summary import print_summary
 from grpo_exp.rundir import RunDirectory, read_events
 from grpo_exp.settings.run import RunSettings
@@ -33,13 +34,22 @@ def conclude(directory: RunDirectory, settings: RunSettings, console: Console) -
         plot_path=directory.curves if directory.curves.exists() else None,
         open_commands=open_commands(settings, directory),
     )
-    for event in read_events(directory, attempt=directory.attempt):
-        if event["kind"] in {"warning", "critical", "tracker"}:
-            where = f" (step {event['step']})" if "step" in event else ""
-            console.print(f"{event['kind']}{where}: {event['text']}", soft_wrap=True, highlight=False, markup=False)
+    for line in _told(directory):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
     if result["status"] == "failed":
         console.print(f"log      {directory.worker_log}", soft_wrap=True, highlight=False, markup=False)
     return int(result["exit_code"])
+
+
+def _told(directory: RunDirectory) -> list[str]:
+    """Return a line for each finding that was told while the run went on, and for each trouble besides."""
+    events = read_events(directory, attempt=directory.attempt)
+    findings = [finding_text(event) for event in events if is_alert(event)]
+    if findings:
+        findings.append(f"advice   what to try stands in {directory.events}")
+    kinds = {"warning", "critical", "tracker"}
+    troubles = [event for event in events if event["kind"] in kinds and not is_finding(event)]
+    return findings + [event_text(event, event["kind"]) for event in troubles]
 
 
 def steps_done(directory: RunDirectory) -> int:

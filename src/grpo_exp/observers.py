@@ -12,12 +12,13 @@ from grpo_exp.data.prompts import PromptData
 from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo
 from grpo_exp.evaluation.completion_table import write_table
 from grpo_exp.health.explanations import Explainer
-from grpo_exp.health.rules import HealthMonitor
+from grpo_exp.health.finding import Finding
+from grpo_exp.health.monitor import HealthMonitor
 from grpo_exp.rundir import RunDirectory, read_events, write_json
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.stop_watch import StopRequestedError, StopWatch
 from grpo_exp.tracking.feeding import TrackerFeed
-from grpo_exp.tracking.metrics_log import MetricsLog
+from grpo_exp.tracking.metrics_log import MetricsLog, read_metrics
 from grpo_exp.tracking.tracker import RunStatus
 from grpo_exp.watchdog import Watchdog
 
@@ -51,6 +52,13 @@ class SilentObserver:
     def on_note(self, text: str) -> None:
         """Ignore notes: the main process writes the same one."""
 
+    def on_resume(self, step: int) -> None:
+        """Know nothing of earlier steps."""
+
+    def takes_checkpoint(self) -> bool:
+        """Ask for none: the main process does."""
+        return False
+
     def close(self, status: RunStatus) -> None:
         """Nothing is open."""
 
@@ -74,7 +82,8 @@ class MainObserver(SilentObserver):
         self._directory = directory
         self._settings = settings
         self._metrics = MetricsLog(directory.metrics)
-        self._health = HealthMonitor(settings.health)
+        self._health = HealthMonitor(settings)
+        self._wants_checkpoint = False
         told = [event["topic"] for event in read_events(directory) if event["kind"] == "explanation"]
         self._explainer = Explainer(settings, told=told)
         self._told_of_tables = False
@@ -108,9 +117,21 @@ class MainObserver(SilentObserver):
         for explanation in self._explainer.observe(step, record["metrics"]):
             self._directory.add_event("explanation", explanation.text, topic=explanation.topic, step=step)
         for finding in self._health.observe(step, record["metrics"], record.get("non_finite", [])):
-            self._directory.add_event(finding.severity, finding.text, rule=finding.rule, step=finding.step)
-            if finding.severity == "critical" and self._settings.health.on_critical == "stop":
-                self.stop_reason, self.health_stop = f"health: {finding.text}", True
+            self._directory.add_event(finding.severity, finding.text, **finding.fields())
+            self._act_on(finding)
+
+    def on_resume(self, step: int) -> None:
+        """Make the monitor what it was after a step, from what was measured and told; called before the next one."""
+        if not self._directory.metrics.exists():
+            return
+        records = [record for record in read_metrics(self._directory.metrics) if record["step"] <= step]
+        self._health.replay(records, [event for event in read_events(self._directory) if "rule" in event])
+        self.last_step = step
+
+    def takes_checkpoint(self) -> bool:
+        """Say, once for each finding with that action, that a checkpoint is wanted; the caller saves it."""
+        wanted, self._wants_checkpoint = self._wants_checkpoint, False
+        return wanted
 
     def on_completions(self, info: TableInfo, rows: list[CompletionRow]) -> None:
         """Keep completions with their scores; a table that cannot be written is told once, and costs nothing else."""
@@ -138,6 +159,13 @@ class MainObserver(SilentObserver):
     def _add_provenance(self, **facts: Any) -> None:
         provenance = json.loads(self._directory.provenance.read_text())
         write_json(self._directory.provenance, {**provenance, **facts})
+
+    def _act_on(self, finding: Finding) -> None:
+        if finding.severity == "info":
+            return
+        self._wants_checkpoint |= finding.action == "checkpoint"
+        if finding.action == "stop" and not self.health_stop:
+            self.stop_reason, self.health_stop = f"health.rules.{finding.rule}: {finding.text}", True
 
 
 def _lost_table(info: TableInfo, error: Exception) -> str:

@@ -193,4 +193,8 @@ def test_a_broken_update_ends_the_run_with_exit_code_3(tmp_path: Path) -> None:
         "reward.components.format.weight=1e38", "trainer.max_steps=3", cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 3, done.output
-    assert "is not finite" in done.output
+    assert "not finite: the update is broken" in done.output
+    assert "try: lower trainer.learning_rate" in done.output
+    result = json.loads((only_run(tmp_path / "outputs") / "result.json").read_text())
+    assert (result["exit_code"], result["resumable"]) == (3, False)
+    assert result["reason"].startswith("health.rules.not_finite: ")

@@ -31,7 +31,9 @@ def run_to(folder: Path, result: dict[str, Any], *words: str) -> RunDirectory:
     return adopted.directory
 
 
-ENDED_BY_RULE = a_result(status="stopped", reason="health: train/loss is not finite", exit_code=3, steps=2)
+ENDED_BY_RULE = a_result(
+    status="stopped", reason="health.rules.not_finite: train/loss is not finite", exit_code=3, steps=2
+)
 
 # ------------------------------------------------------------------------------------------ run again or not
 
@@ -58,13 +60,15 @@ def test_run_that_a_rule_ended_is_shown_while_the_rules_are_the_same(tmp_path: P
     directory = run_to(tmp_path, ENDED_BY_RULE)
     code, text = start(tmp_path, "tracker=mlflow")  # no setting of health, and none of the hash
     assert code == 3
-    assert "ended by a rule (health: train/loss is not finite)" in text
+    assert "ended by a rule (health.rules.not_finite: train/loss is not finite)" in text
     assert "health=off" in text
     assert "resume=never" in text
     assert directory.attempt == 1
 
 
-@pytest.mark.parametrize("word", ["health=off", "health.on_critical=warn", "health.window=20"])
+@pytest.mark.parametrize(
+    "word", ["health=off", "health.rules.not_finite.action=alert", "health.rules.truncation.window=20"]
+)
 def test_run_that_a_rule_ended_is_run_again_under_other_rules(word: str, tmp_path: Path) -> None:
     directory = run_to(tmp_path, ENDED_BY_RULE)
     adopted, text = start(tmp_path, word)
@@ -79,8 +83,8 @@ def test_run_that_a_rule_ended_is_run_again_under_other_rules(word: str, tmp_pat
 def test_rules_it_ended_under_last_are_the_ones_that_count(tmp_path: Path) -> None:
     """Ended with window 10, again with 20: 20 shows that end, 10 runs a third time."""
     run_to(tmp_path, ENDED_BY_RULE)
-    run_to(tmp_path, ENDED_BY_RULE, "health.window=20")
-    code, _ = start(tmp_path, "health.window=20")
+    run_to(tmp_path, ENDED_BY_RULE, "health.rules.truncation.window=20")
+    code, _ = start(tmp_path, "health.rules.truncation.window=20")
     assert code == 3
     adopted, _ = start(tmp_path)
     assert isinstance(adopted, Adopted)
@@ -105,13 +109,12 @@ def test_restart_names_the_settings_that_changed(tmp_path: Path) -> None:
     assert event["kind"] == "restart"
     assert event["changed"] == {
         "health.enabled": [True, False],
-        "health.on_critical": ["stop", "warn"],
         "health.kl_probe.enabled": [True, False],
         "launch.main_process_port": [None, 29500],
     }
     assert event["text"].endswith(
         "changed: health.enabled=false (was true), health.kl_probe.enabled=false (was true), "
-        'health.on_critical="warn" (was "stop"), launch.main_process_port=29500 (was null)'
+        "launch.main_process_port=29500 (was null)"
     )
     assert directory.read_config()["health"]["enabled"] is False
     assert json.loads((directory.log_root / "attempt-1" / "config.json").read_text())["health"]["enabled"] is True

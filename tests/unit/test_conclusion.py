@@ -91,3 +91,19 @@ def test_killed_worker_is_told_in_words(directory: RunDirectory) -> None:
     write_text(directory.worker_log, f"Traceback ...\n{line}\n")
     reason = lost_result(directory, reason=None, seconds=1.0)["reason"]
     assert reason == "a worker was ended by SIGKILL: out of memory, or killed by somebody"
+
+
+def test_findings_are_listed_in_one_line_each_without_those_that_are_only_logged(directory: RunDirectory) -> None:
+    """What to try was shown when they were found, and stands in the events. Those of older versions had less."""
+    directory.add_event("warning", "half of it was cut off", rule="truncated", step=11)
+    finding = {"rule": "truncation", "action": "alert", "step": 12, "since": 3, "why": "w", "advice": "raise it"}
+    directory.add_event("warning", "half of it is cut off", **finding)
+    directory.add_event("info", "at its best", **finding)
+    directory.add_event("warning", "it is slow", **{**finding, "action": "log"})
+    write_json(directory.result, a_result())
+    _, text = concluded(directory)
+    assert text.splitlines()[-3:] == [
+        "warning (step 12, since 3): half of it is cut off",
+        f"advice   what to try stands in {directory.events}",
+        "warning (step 11): half of it was cut off",
+    ]

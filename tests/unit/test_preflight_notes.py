@@ -216,8 +216,8 @@ TOLD = {
         "launch.num_processes=2 with 3 thread(s) each: 6 threads share 4 core(s)",
     ),
     "health that is off": (
-        ["health=off", "health.window=20"],
-        "health.window=20 has no effect: health.enabled is false",
+        ["health=off", "health.rules.truncation.window=20"],
+        "health.rules.truncation.window=20 has no effect: health.enabled is false",
     ),
     "probe that is off": (
         ["health.kl_probe.enabled=false", "health.kl_probe.completions=32"],
@@ -228,8 +228,8 @@ TOLD = {
         "algorithm.multi_objective_aggregation=normalize_then_sum: the reward has one component",
     ),
     "window longer than the run": (
-        ["health.window=100"],
-        "health.window=100: a warning needs that many steps and the run has 50",
+        ["health.rules.truncation.window=100"],
+        "health.rules.truncation.window=100: the rule needs that many steps and the run has 50",
     ),
 }
 
@@ -266,7 +266,8 @@ def test_setting_with_a_catch_is_told_in_one_line(words: list[str], start: str) 
         ["+trainer.extra.log_completions=true"],
         ["launch=ddp", "launch.main_process_port=29500"],
         ["launch.mixed_precision=bf16"],
-        ["health.window=50"],
+        ["health.rules.truncation.window=50"],
+        ["health=strict"],
     ],
 )
 def test_setting_that_acts_is_not_told(words: list[str]) -> None:

@@ -183,18 +183,22 @@ def _health_notes(settings: RunSettings) -> list[str]:
             "leave it out, or set that true"
             for name in changed(health.kl_probe, "completions", "every_steps")
         ]
+    rules = {
+        f"health.rules.{name}.{field}": getattr(rule, field)
+        for name, rule in health.rules
+        for field in changed(rule, *type(rule).model_fields)
+    }
     if not health.enabled:
         found += [
-            f"health.{name}={getattr(health, name)} has no effect: health.enabled is false; leave it out, or use "
-            "health=default"
-            for name in changed(health, "window", "dead_groups", "truncated")
+            f"{path}={value} has no effect: health.enabled is false; leave it out, or use health=default"
+            for path, value in rules.items()
         ]
-    elif changed(health, "window") and health.window > steps:
-        found.append(
-            f"health.window={health.window}: a warning needs that many steps and the run has {steps}, so none will "
-            "come; lower it"
-        )
-    return found
+        return found
+    return found + [
+        f"{path}={value}: the rule needs that many steps and the run has {steps}, so it will find nothing; lower it"
+        for path, value in rules.items()
+        if path.endswith(".window") and value > steps
+    ]
 
 
 def _left_out(data: PromptData) -> list[str]:

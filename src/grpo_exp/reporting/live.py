@@ -18,7 +18,7 @@ from grpo_exp.rundir import parse_event
 from grpo_exp.tracking.metrics_log import parse_line
 
 POLL_SECONDS = 0.2
-#: Kinds of events that are for the reader at once; findings are told at the end of the run.
+#: Kinds of events that are for the reader at once. Warnings that no rule has found come at the end of a run.
 SHOWN_AT_ONCE = frozenset({"explanation", "note"})
 
 
@@ -109,8 +109,13 @@ class LiveRun:
             return
         found = [event for line in self._events.read() if (event := parse_event(line)) is not None]
         for event in self._unseen(self._events, found):
-            if event["attempt"] >= (self._so_far or 0) and event["kind"] in SHOWN_AT_ONCE:
+            if event["attempt"] < (self._so_far or 0):
+                continue
+            if event["kind"] in SHOWN_AT_ONCE:
                 self._view.message(event_text(event), event["time"])
+            elif is_alert(event):
+                self._view.message(finding_text(event), event["time"])
+                self._view.message(f"  try: {event['advice']}", event["time"])
 
     def _show_phase(self) -> None:
         try:
@@ -123,7 +128,23 @@ class LiveRun:
         self._phase = phase
 
 
-def event_text(event: Mapping[str, Any]) -> str:
-    """Write an event that is shown at once as one line."""
+def is_finding(event: Mapping[str, Any]) -> bool:
+    """Say whether a health rule has found it."""
+    return {"rule", "action", "step", "since", "advice"} <= event.keys()
+
+
+def is_alert(event: Mapping[str, Any]) -> bool:
+    """Say whether an event is a finding that the reader is to be told of."""
+    return is_finding(event) and event["kind"] in {"warning", "critical"} and event["action"] != "log"
+
+
+def finding_text(event: Mapping[str, Any]) -> str:
+    """Write a finding as one line: how bad, when, since when if that was earlier, and what."""
+    since = f", since {event['since']}" if event["since"] < event["step"] else ""
+    return f"{event['kind']} (step {event['step']}{since}): {event['text']}"
+
+
+def event_text(event: Mapping[str, Any], title: str = "note") -> str:
+    """Write an event as one line."""
     where = f" (step {event['step']})" if "step" in event else ""
-    return f"note{where}: {event['text']}"
+    return f"{title}{where}: {event['text']}"

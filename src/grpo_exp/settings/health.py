@@ -1,12 +1,13 @@
-"""Settings of the rules that watch a run."""
+"""Settings of what is watched in a run."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from grpo_exp.settings.base import Fraction, Int, Settings
+from grpo_exp.settings.base import Int, Settings
+from grpo_exp.settings.health_rules import HealthRules
 
 
 class KlProbe(Settings):
@@ -25,13 +26,10 @@ class HealthSettings(Settings):
 
     enabled: bool = True
     """Look at the curves while training."""
-    on_critical: Literal["stop", "warn"] = "stop"
-    """A critical finding (a loss that is not finite) ends the run with exit code 3, or is only told."""
-    window: Annotated[Int, Field(ge=1, le=100_000)] = 10
-    """Steps that a rule looks back over; a warning needs all of them."""
-    dead_groups: Fraction = 0.9
-    """Warn when frac_reward_zero_std is at or above this: no gradient is left."""
-    truncated: Fraction = 0.5
-    """Warn when the share of truncated completions is at or above this."""
+    again_after_steps: Annotated[Int, Field(ge=1, le=1_000_000)] = 100
+    """A finding is told once; it is told again when it comes back after this many optimizer steps without it.
+    Judgement: long enough that a curve which wavers around a threshold is not told twice."""
+    rules: HealthRules = HealthRules()
+    """Action, thresholds and windows of each rule."""
     kl_probe: KlProbe = KlProbe()
     """KL from the initial policy, as a curve."""

@@ -7,6 +7,7 @@ import os
 import secrets
 import shlex
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +29,8 @@ Mode = Literal["online", "offline", "disabled"]
 STEP_METRIC = "train/global_step"
 #: How long W&B looks for its server before it is tried again (its own default is 90 s).
 INIT_TIMEOUT_SECONDS = 30.0
+#: W&B's own process writes the last record, and may be behind.
+_LAST_RECORD_SECONDS = 5.0
 MAX_TAG_CHARACTERS = 64
 #: W&B tells finished from failed by the exit code, and has 255 for what was interrupted. A stopped run goes on later,
 #: so it has not failed; `status` in the summary says which it was.
@@ -162,7 +165,7 @@ class WandbRunTracker:
                 run.summary["status"] = status
         finally:
             run.finish(exit_code=_EXIT_CODE["killed" if status is None else status])
-        if self._mode == "offline" and not ends_with_exit(log):
+        if self._mode == "offline" and not _is_whole(log):
             raise OSError(f"{log}: W&B could not write it to its end; make room on the disk")
 
     def open_command(self, ids: Mapping[str, str]) -> str:
@@ -197,6 +200,16 @@ class WandbRunTracker:
             finish_timeout=self._finish_timeout_seconds,
             finish_timeout_raises=True,
         )
+
+
+def _is_whole(log: Path) -> bool:
+    """Say whether the file of a run that has ended gets its last record; on a busy machine that is a moment later."""
+    deadline = time.monotonic() + _LAST_RECORD_SECONDS
+    while not ends_with_exit(log):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def _knows_api_key() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -41,7 +42,7 @@ def test_a_run_is_shown_from_its_files_as_they_come_and_go(tmp_path: Path) -> No
 
 
 def test_explanations_and_notes_are_shown_as_they_are_written(tmp_path: Path) -> None:
-    """Only those of this attempt, and only these two kinds: findings are told at the end."""
+    """Only those of this attempt; a warning that no rule has found is told at the end."""
     out = io.StringIO()
     directory = RunDirectory(tmp_path)
     directory.add_event("explanation", "told by an earlier attempt", step=1)
@@ -103,3 +104,26 @@ def test_curves_that_were_cut_back_go_on_with_what_is_new(tmp_path: Path, *, is_
         live.refresh()
     shown = [line.split()[:2] for line in lines_of(out)[2:]]
     assert shown == [["1/3", "0.500"], ["2/3", "0.500"], ["3/3", "0.500"], ["2/3", "0.900"]]
+
+
+def finding(step: int, since: int, action: str = "alert") -> dict[str, Any]:
+    return {"rule": "truncation", "action": action, "step": step, "since": since, "why": "w", "advice": "raise [it]"}
+
+
+def test_findings_are_shown_at_once_in_two_lines_unless_they_are_only_logged(tmp_path: Path) -> None:
+    out = io.StringIO()
+    directory = RunDirectory(tmp_path)
+    console = Console(file=out, width=40)
+    metrics, status = directory.metrics, directory.status
+    with LiveRun(metrics, status, console, total_steps=2, component_names=[], events=directory.events) as live:
+        directory.add_event("warning", "half of the completions are cut off", **finding(12, 3))
+        directory.add_event("critical", "it broke", **finding(13, 13, "stop"))
+        directory.add_event("warning", "it is slow", **finding(14, 14, "log"))
+        directory.add_event("info", "it is at its best", **finding(15, 15))
+        live.refresh()
+    assert out.getvalue().splitlines()[1:] == [
+        "warning (step 12, since 3): half of the completions are cut off",
+        "  try: raise [it]",
+        "critical (step 13): it broke",
+        "  try: raise [it]",
+    ]

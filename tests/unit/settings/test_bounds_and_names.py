@@ -36,7 +36,7 @@ Faults = Callable[[dict[str, Any]], tuple[str, ...]]
         ("dataset.max_operand", 8, "at least 9"),
         ("launch.main_process_port", 80, "at least 1024"),
         ("launch.num_processes", 0, "at least 1"),
-        ("health.window", 0, "at least 1"),
+        ("health.rules.truncation.window", 0, "at least 1"),
         ("health.kl_probe.every_steps", 0, "at least 1"),
         ("algorithm.sapo_temperature_pos", 0, "above 0"),
         ("algorithm.vespo_lambda_neg", -1, "at least 0"),
@@ -145,8 +145,8 @@ def test_any_mixture_of_faults_names_every_one(faults: Faults, data: dict[str, A
     """60 random selections out of ten independent faults: as many messages as faults, each with its path."""
     wrong: dict[str, Any] = {
         "seed": -1, "name": "a/b", "algorithm.temperature": -1, "algorithm.num_generations": 1, "trainer.max_steps": 0,
-        "trainer.learning_rate": "fast", "model.learning_rate": -1, "dataset.eval_size": 0, "health.window": 0,
-        "launch.num_processes": 0,
+        "trainer.learning_rate": "fast", "model.learning_rate": -1, "dataset.eval_size": 0,
+        "health.again_after_steps": 0, "launch.num_processes": 0,
     }  # fmt: skip
     right = {path: _value(data, path) for path in wrong}
     generator = random.Random(0)

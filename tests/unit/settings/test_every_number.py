@@ -121,7 +121,7 @@ def test_example_fits_the_field(path: str, example: str, data: dict[str, Any]) -
         ("trainer.weight_decay", 100, "must be at most 10"),
         ("launch.num_processes", 10_000, "must be at most 1024"),
         ("launch.threads_per_process", 100_000, "must be at most 1024"),
-        ("health.window", 10**7, "must be at most 100000"),
+        ("health.rules.truncation.window", 10**7, "must be at most 100000"),
         ("dataset.train_size", 4_000_000, "must be at most 100000"),
         ("trainer.adam_beta1", 1, "must be below 1; use a value below 1, for example trainer.adam_beta1=0.9"),
         ("algorithm.top_p", -1, "must be above 0; use a value above 0, for example algorithm.top_p=1"),
