@@ -17,6 +17,8 @@ class ExitCode(IntEnum):
     WRONG_CONFIG = 2
     #: Ended by a rule (health stop): neither requeued nor resumed by itself.
     ENDED_BY_RULE = 3
+    #: Of `sweep run-point` only: nothing was done, since another process has the run or it was cancelled.
+    NOT_MINE = 4
     #: Stopped, saved, and wants more time.
     RESUMABLE = 85
 

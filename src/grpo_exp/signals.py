@@ -15,13 +15,6 @@ from grpo_exp.rundir import RunDirectory
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
 #: What is said at the first request, where a second one ends everything.
 STOPPING = "stopping after this step; once more to end at once"
-#: Names of the signals that this process got while it heeded them.
-_received: list[str] = []
-
-
-def was_interrupted() -> bool:
-    """Say whether this process was asked to end while it heeded signals: then no further run is started."""
-    return bool(_received)
 
 
 class Requests:
@@ -36,7 +29,6 @@ class Requests:
     def handle(self, number: int, frame: object) -> None:
         """Count one; nothing is printed here, since it may come in the middle of printing."""
         self.count += 1
-        _received.append(signal.Signals(number).name)
         if self.count == 1:
             self._directory.stop_file.touch()
         elif self._at_second is not None:

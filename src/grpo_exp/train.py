@@ -18,14 +18,6 @@ from grpo_exp.errors import ConfigError, ExitCode
 _MULTIRUN = ("--multirun", "-m")
 
 
-class _RunFailedError(Exception):
-    """Carries what a run raised past the place that explains what Hydra raises."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-        super().__init__(str(error))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit with the code that the README lists."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -78,35 +70,27 @@ def _run_with_hydra(words: list[str]) -> int:
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import DictConfig
 
+    from grpo_exp.console import build_console
     from grpo_exp.settings import load
-    from grpo_exp.signals import was_interrupted
+    from grpo_exp.sweeps.multirun import SweepAskedFor, run_multirun
 
-    codes: list[int] = []
+    composed: list[tuple[DictConfig, list[str]]] = []
 
     @hydra.main(config_path=str(paths.config_dir()), config_name="train", version_base="1.3")
-    def task(config: DictConfig) -> int:
-        if was_interrupted():
-            print(f"not started: {' '.join(HydraConfig.get().overrides.task)}", file=sys.stderr)
-            return codes[-1]
-        try:
-            codes.append(_run_one(config, list(HydraConfig.get().overrides.task)))
-        except ConfigError as error:  # told here: Hydra would add a line of its own, and end a multirun
-            _print_faults(error)
-            codes.append(int(ExitCode.WRONG_CONFIG))
-        except Exception as error:
-            raise _RunFailedError(error) from error
-        return codes[-1]
+    def compose(config: DictConfig) -> None:
+        composed.append((config, list(HydraConfig.get().overrides.task)))
 
-    # Hydra catches what its jobs raise and exits with 1; this switch hands the exceptions to us.
+    # Hydra catches what is raised inside and exits with 1; this switch hands the exceptions to us.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = ["grpo_exp.train", *words]
     load.announce_sweeps()
     try:
         with load.explained(words, with_switches=True):
-            task()
-    except _RunFailedError as failed:
-        raise failed.error from None
-    return max(codes, default=int(ExitCode.COMPLETED))
+            compose()
+    except SweepAskedFor as sweep:
+        return run_multirun(sweep.request, build_console())
+    # Outside of Hydra, which makes its own of what is raised inside. Nothing is composed where a switch only looks.
+    return _run_one(*composed[0]) if composed else int(ExitCode.COMPLETED)
 
 
 # ------------------------------------------------------- started by `accelerate launch -m grpo_exp.train ...`

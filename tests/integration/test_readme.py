@@ -73,11 +73,11 @@ def test_every_group_and_option_of_the_table_exists() -> None:
 
 @pytest.mark.long
 def test_several_runs(tmp_path: Path) -> None:
-    """`--multirun seed=0,1` leaves two run folders; a wrong point in it does not stop the other."""
+    """`--multirun seed=0,1` leaves two run folders in that of the sweep; with a wrong point nothing is started."""
+    wrong = run_train("--multirun", "seed=-1,0", "trainer.max_steps=1", *QUICK, cwd=tmp_path)
+    assert wrong.code == 2
+    assert "seed=-1: must be at least 0; use 0 or more (1 of 2 points: seed=-1)" in wrong.output
+    assert not list(tmp_path.iterdir())
     done = run_train("--multirun", "seed=0,1", "trainer.max_steps=1", *QUICK, cwd=tmp_path)
     assert done.code == 0, done.output
-    assert {p.parent.name[-3:] for p in tmp_path.glob("outputs/*/*/result.json")} == {"-s0", "-s1"}
-    mixed = run_train("--multirun", "seed=-1,0", "trainer.max_steps=1", *QUICK, cwd=tmp_path)
-    assert mixed.code == 2
-    assert "seed=-1: must be at least 0" in mixed.output
-    assert "done already" in mixed.output
+    assert {p.parent.name[-3:] for p in tmp_path.glob("outputs/sweeps/*/*/result.json")} == {"-s0", "-s1"}

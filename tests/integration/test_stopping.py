@@ -36,13 +36,13 @@ def children_of(run: Path) -> list[int]:
     return found
 
 
-def wait_for_steps(folder: Path, count: int) -> Path:
+def wait_for_steps(folder: Path, count: int, *, below: str = "outputs") -> Path:
     def has_steps() -> bool:
-        files = list(folder.glob("outputs/*/*/metrics.jsonl"))
+        files = list(folder.glob(f"{below}/*/*/metrics.jsonl"))
         return bool(files) and files[0].read_bytes().count(b"train/loss") >= count
 
     wait_for(has_steps, seconds=120, what=f"{count} steps")
-    return only_run(folder / "outputs")
+    return only_run(folder / below)
 
 
 LONG_RUN = ("experiment=smoke", "trainer.max_steps=5000", "tracker=none", *QUICK_MODEL)
@@ -71,13 +71,15 @@ def test_ctrl_c_stops_after_the_step_and_leaves_no_process(tmp_path: Path) -> No
 @pytest.mark.long
 def test_ctrl_c_in_a_multirun_starts_no_further_run(tmp_path: Path) -> None:
     process = start_train("--multirun", "seed=0,1", *LONG_RUN, cwd=tmp_path)
-    run = wait_for_steps(tmp_path, 2)
+    run = wait_for_steps(tmp_path, 2, below="outputs/sweeps")
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 85
     assert json.loads((run / "result.json").read_text())["status"] == "stopped"
-    assert "not started: seed=1" in output
-    assert only_run(tmp_path / "outputs") == run
+    assert "2 runs: 1 stopped, 1 missing" in output
+    assert "Traceback" not in output
+    assert not children_of(run)
+    assert only_run(tmp_path / "outputs" / "sweeps") == run
 
 
 @pytest.mark.long

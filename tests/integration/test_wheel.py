@@ -72,7 +72,9 @@ def test_wheel_holds_configuration_and_no_tests(wheel: Path) -> None:
     expected = {f"grpo_exp/conf/{path.relative_to(CONF)}" for path in files if path.is_relative_to(CONF)}
     expected |= {f"grpo_exp/slurm_templates/{path.name}" for path in files if not path.is_relative_to(CONF)}
     expected |= {f"grpo_exp/conf_sweeps/sweeps/{path.name}" for path in (CHECKOUT / "sweeps").glob("*.yaml")}
+    expected |= {f"hydra_plugins/{path.name}" for path in (CHECKOUT / "src" / "hydra_plugins").glob("*.py")}
     assert expected <= names
+    assert "hydra_plugins/__init__.py" not in names  # a namespace package: other plugins share it
     # Top folders: the package, Hydra's plugins, and the metadata.
     assert {name.partition("/")[0].partition("-")[0] for name in names} <= {"grpo_exp", "hydra_plugins"}
 
@@ -98,6 +100,8 @@ def test_every_option_composes_from_the_installed_package(installed: Path, tmp_p
 def test_commands_of_the_installed_package_answer(installed: Path, tmp_path: Path) -> None:
     shown = run([str(installed), "-m", "grpo_exp.train", "algorithm=dapo", "--cfg", "job"], tmp_path)
     assert "epsilon_high: 0.28" in shown
+    planned = [str(installed), "-m", "grpo_exp.train", "--multirun", "+sweeps=quick_cpu", "hydra.sweeper.dry_run=true"]
+    assert "8 runs: 4 points, seeds 0, 1" in run(planned, tmp_path)
     script = installed.with_name("grpo-exp")
     assert "check" in run([str(script), "--help"], tmp_path)
     assert list(tmp_path.iterdir()) == []  # nothing is written by asking

@@ -104,3 +104,13 @@ def test_looking_works_inside_a_launcher(switch: list[str], monkeypatch: pytest.
     with pytest.raises(SystemExit) as caught:
         train.main(switch)
     assert (caught.value.code, seen) == (0, [switch])
+
+
+@pytest.mark.parametrize("words", [[], ["hydra.verbose=false"]], ids=["alone", "with a setting of Hydra's own"])
+def test_one_run_is_composed_once_and_handed_over(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[object, list[str]]] = []
+    monkeypatch.setattr(train, "_run_one", lambda config, overrides: seen.append((config.seed, overrides)) or 85)
+    with pytest.raises(SystemExit) as caught:
+        train.main(["seed=3", *words])
+    assert caught.value.code == 85
+    assert seen == [(3, ["seed=3"])]

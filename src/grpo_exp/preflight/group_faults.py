@@ -19,13 +19,18 @@ _MAX_PROCESSES_ON_CPU = 8
 _PARTS = {"weights": ("*.safetensors", "*.bin"), "tokenizer": ("tokenizer*", "vocab*", "*.model")}
 
 
-def group_faults(settings: RunSettings) -> list[str]:
-    """Return what is wrong, in the order of the groups."""
+def group_faults(settings: RunSettings, *, runs_here: bool = True) -> list[str]:
+    """Return what is wrong, in the order of the groups.
+
+    Args:
+        settings: Of the run.
+        runs_here: Look at this machine's devices, too; a login node has none of those of the cluster.
+    """
     return [
         *_length_faults(settings),
         *_model_faults(settings),
         *_vllm_faults(settings),
-        *_device_faults(settings),
+        *(_device_faults(settings) if runs_here else ()),
     ]
 
 

@@ -20,6 +20,7 @@ from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.trl_fields import extra_faults
 
 T = TypeVar("T")
+LoadData = Callable[[RunSettings, BatchPlan], PromptData]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +32,26 @@ class Prepared:
     notes: tuple[str, ...]
 
 
-def prepare(settings: RunSettings) -> Prepared:
+def prepare(settings: RunSettings, *, load_data: LoadData | None = None, runs_here: bool = True) -> Prepared:
     """Check what several groups, files and folders together can get wrong.
+
+    Args:
+        settings: Of the run.
+        load_data: Reads the prompts and looks at them; for callers that check many runs and keep what they read.
+        runs_here: The run will be on this machine, so that its devices must do.
 
     Raises:
         ConfigError: All faults at once.
     """
     faults = [
         *extra_faults(settings.trainer.extra),
-        *group_faults(settings),
+        *group_faults(settings, runs_here=runs_here),
         *reward_faults(settings.reward),
         *sampling_faults(settings),
         *folder_faults(settings),
     ]
     plan = _collect(faults, lambda: solve_batch(settings))
-    data = None
-    if plan is not None:
-        data = _collect(faults, lambda: _load_data(settings, plan))
-    if data is not None:
-        faults += [*data_faults(settings, data), *column_faults(settings.reward, data)]
+    data = None if plan is None else _collect(faults, lambda: (load_data or load_run_data)(settings, plan))
     if faults:
         raise ConfigError(faults)
     assert plan is not None
@@ -57,8 +59,17 @@ def prepare(settings: RunSettings) -> Prepared:
     return Prepared(plan, data, tuple(notes(settings, data)))
 
 
-def _load_data(settings: RunSettings, plan: BatchPlan) -> PromptData:
-    return load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
+def load_run_data(settings: RunSettings, plan: BatchPlan) -> PromptData:
+    """Read the prompts of a run, and look at them in view of its model, lengths and reward.
+
+    Raises:
+        ConfigError: The data cannot be used.
+    """
+    data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
+    faults = [*data_faults(settings, data), *column_faults(settings.reward, data)]
+    if faults:
+        raise ConfigError(faults)
+    return data
 
 
 def _collect(faults: list[str], build: Callable[[], T]) -> T | None:

@@ -1,0 +1,1 @@
+"""Many runs as one thing: the grid, the plan, the manifest, the states, and what starts the runs."""

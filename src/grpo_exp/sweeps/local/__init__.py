@@ -1,0 +1,1 @@
+"""Runs of a sweep on this machine: a subprocess each."""

@@ -1,0 +1,244 @@
+"""The sweep's folder: the manifest, the settings of its runs, and what is known about the sweep as a whole.
+
+Several processes may write at the same time: each takes the lock, reads, and puts a whole new file in place of the old.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_exp.errors import ConfigError, RunError
+from grpo_exp.run_lock import Lock, OwnedError
+from grpo_exp.rundir import RunDirectory, write_json, write_text
+from grpo_exp.settings.run import RunSettings
+from grpo_exp.sweeps.planning import Point
+
+_LOCK_POLL_SECONDS = 0.05
+#: Writing a manifest of 1,000 points takes a fraction of a second; a lock whose owner is gone is taken away sooner.
+_LOCK_SECONDS = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of `manifest.jsonl`: one run."""
+
+    index: int
+    """Number of the run in the sweep, from 0; stays the same when the sweep grows."""
+    overrides: tuple[str, ...]
+    """What a user would type for the run alone."""
+    values: Mapping[str, Any]
+    """What it has on the axes."""
+    point_id: str
+    """Hash of the resolved settings without the seed and without where things lie: the seeds of a point share it."""
+    seed: int
+    run_directory: str
+    """Its folder, below the sweep's."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepDirectory:
+    """The files of a sweep. Runs lie beside them, each in the folder that its line of the manifest names."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        """One line per run."""
+        return self.path / "manifest.jsonl"
+
+    @property
+    def settings(self) -> Path:
+        """Resolved settings of the runs, in the order of the manifest."""
+        return self.path / "settings.jsonl"
+
+    @property
+    def about(self) -> Path:
+        """The calls that made the sweep, and what starts its runs."""
+        return self.path / "sweep.json"
+
+    @property
+    def cancelled(self) -> Path:
+        """Run directories that are not started until the sweep is resumed."""
+        return self.path / "cancelled.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held while one of the files above is written."""
+        return self.path / "manifest.lock"
+
+    @property
+    def submission(self) -> Path:
+        """Held while runs are chosen and handed to a scheduler."""
+        return self.path / "submission.lock"
+
+    @property
+    def summary(self) -> Path:
+        """The table that `grpo-exp report` writes."""
+        return self.path / "summary.csv"
+
+    def claim(self, entry: Entry) -> Path:
+        """Lock of the process that decides about a run, and runs it."""
+        return self.path / ".claims" / f"{entry.run_directory}.json"
+
+    def log(self, entry: Entry) -> Path:
+        """What the process that ran a point here printed."""
+        return self.path / "logs" / f"{entry.run_directory}.log"
+
+    def refusal(self, entry: Entry) -> Path:
+        """Why a run ended before its folder could say so; gone when it is started again."""
+        return self.path / "refused" / f"{entry.run_directory}.json"
+
+    def run(self, entry: Entry) -> RunDirectory:
+        """Return the folder of a run; it exists once the run was started."""
+        return RunDirectory(self.path / entry.run_directory)
+
+    def read_entries(self) -> list[Entry]:
+        """Return the runs of the sweep.
+
+        Raises:
+            ConfigError: The folder holds no sweep.
+        """
+        if not self.manifest.is_file():
+            raise ConfigError(f"{self.path}: holds no manifest.jsonl, so it is no sweep; give the folder of a sweep")
+        records = [json.loads(line) for line in self.manifest.read_text().splitlines()]
+        return [Entry(**{**record, "overrides": tuple(record["overrides"])}) for record in records]
+
+    def read_entry(self, index: int) -> Entry:
+        """Return one run.
+
+        Raises:
+            ConfigError: There is no run of this number.
+        """
+        entries = self.read_entries()
+        if not 0 <= index < len(entries):
+            raise ConfigError(f"{index}: is no index of {self.path}, which holds 0 to {len(entries) - 1}; give one")
+        return entries[index]
+
+    def read_settings(self, entry: Entry) -> dict[str, Any]:
+        """Return the resolved settings of a run, as planned."""
+        with self.settings.open() as lines:
+            return next(json.loads(line) for number, line in enumerate(lines) if number == entry.index)
+
+    def read_all_settings(self) -> list[dict[str, Any]]:
+        """Return the resolved settings of all runs, in the order of the manifest."""
+        return [json.loads(line) for line in self.settings.read_text().splitlines()]
+
+    def read_about(self) -> dict[str, Any]:
+        """Return `{"launcher": {"kind", "settings"}, "calls": [...]}`."""
+        return json.loads(self.about.read_text()) if self.about.is_file() else {"launcher": None, "calls": []}
+
+    def read_cancelled(self) -> set[str]:
+        """Return the run directories that are cancelled."""
+        try:
+            return set(json.loads(self.cancelled.read_text())["run_directories"])
+        except FileNotFoundError:
+            return set()
+
+
+@contextlib.contextmanager
+def holding(path: Path) -> Iterator[None]:
+    """Hold a lock file, and wait for it while another process does.
+
+    Args:
+        path: The lock file; its folder must exist.
+
+    Raises:
+        RunError: The folder cannot be written, or another process holds the lock for minutes.
+    """
+    lock, deadline = Lock(path), time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            lock.acquire()
+            break
+        except OwnedError as error:
+            if time.monotonic() > deadline:
+                raise RunError(
+                    f"{path}: another process has held it for {_LOCK_SECONDS:.0f} s, which takes one at most; end that "
+                    "process, or remove the file"
+                ) from error
+            time.sleep(_LOCK_POLL_SECONDS)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def extend(sweep: SweepDirectory, points: Sequence[Point], *, call: Mapping[str, Any]) -> list[Entry]:
+    """Write points into the manifest, and return their entries.
+
+    A point that is there keeps its index; what may change on resume (tracker, health rules) is taken from now. Entries
+    of earlier calls stay.
+
+    Args:
+        sweep: Its folder need not exist yet.
+        points: Without two of one run id.
+        call: What to remember of this call: `launcher` and the words.
+
+    Raises:
+        RunError: The folder cannot be written.
+    """
+    try:
+        sweep.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"hydra.sweep.dir: {sweep.path} cannot be made ({error.strerror}); choose another folder with "
+            "output_dir=FOLDER"
+        ) from error
+    with holding(sweep.lock):
+        merged = merge(sweep, points)
+        write_text(sweep.settings, _joined(merged.lines))
+        write_text(sweep.manifest, _joined(json.dumps(asdict(entry)) for entry in merged.entries))
+        about = sweep.read_about()
+        record = {"time": time.time(), **{key: value for key, value in call.items() if key != "launcher"}}
+        write_json(sweep.about, {"launcher": call["launcher"], "calls": [*about["calls"], record]})
+    return merged.asked_for
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A manifest with points put in."""
+
+    entries: list[Entry]
+    lines: list[str]
+    """Settings of each entry, as they stand in `settings.jsonl`."""
+    asked_for: list[Entry]
+    """Entries of the points that were put in."""
+
+
+def merge(sweep: SweepDirectory, points: Sequence[Point]) -> Merged:
+    """Put points into what the manifest holds now; nothing is written."""
+    entries = sweep.read_entries() if sweep.manifest.is_file() else []
+    lines = sweep.settings.read_text().splitlines() if sweep.settings.is_file() else []
+    lines = lines[: len(entries)]  # settings are written first: a crash may have left more of them
+    index_of = {entry.run_directory: entry.index for entry in entries}
+    for point in points:
+        index = index_of.setdefault(point.run_id, len(entries))
+        entry = Entry(index, point.words, point.values, point.point_id, point.settings.seed, point.run_id)
+        line = json.dumps(point.settings.model_dump(mode="json"))
+        entries[index : index + 1], lines[index : index + 1] = [entry], [line]
+    return Merged(entries, lines, [entries[index_of[point.run_id]] for point in points])
+
+
+def set_cancelled(sweep: SweepDirectory, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
+    """Mark run directories as not to be started, or take such marks away."""
+    add, remove = set(add), set(remove)
+    if not add and not remove & sweep.read_cancelled():
+        return
+    with holding(sweep.lock):
+        marked = (sweep.read_cancelled() | add) - remove
+        write_json(sweep.cancelled, {"run_directories": sorted(marked)})
+
+
+def settings_of(values: Mapping[str, Any]) -> RunSettings:
+    """Return the settings of a line of `settings.jsonl`, which were checked when they were planned."""
+    return RunSettings.model_validate(values)
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
