@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest -n $(shell expr $$(nproc) + 1) --dist loadfile
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup run test test-long check
+.PHONY: help setup run test test-long test-slurm check
 
 help: ## List the targets.
 	@echo "Usage: make TARGET [PYTHON=python3.12] [ARGS='...']"
@@ -54,6 +54,10 @@ test: setup ## Run the tests, without those marked long, gpu, vllm or slurm; e.g
 test-long: setup ## Run the tests that take minutes each (marker long).
 	@echo "test-long: $(BIN)/python -m pytest -m long $(ARGS)"
 	@$(BIN)/python -m pytest -m long $(ARGS)
+
+test-slurm: setup ## Run the tests on a SLURM that they start (marker slurm); as root, with slurm-wlm and munge installed.
+	@echo "test-slurm: $(BIN)/python -m pytest tests/slurm -m 'slurm and not long' $(ARGS)"
+	@$(BIN)/python -m pytest tests/slurm -m 'slurm and not long' $(ARGS)
 
 check: setup ## Run what CI runs, all of it even if a part fails: ruff, format, pyright, import layers, tests.
 	@failed=""; \

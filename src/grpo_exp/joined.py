@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from grpo_exp.adoption import Adopted, adopt
 from grpo_exp.composition import RunRequest, build_request
 from grpo_exp.conclusion import conclude
@@ -30,16 +32,39 @@ def run_joined(words: Sequence[str], *, world_size: int) -> int:
         words: What was typed after the command.
         world_size: Processes that the launcher started.
     """
-    rank = int(os.environ.get("RANK", "0"))
-    if rank != 0:
-        code, folder = broadcast_from_main(None)
-        if folder is not None:
-            directory = RunDirectory(Path(folder))
-            with _quiet(directory, rank), heed_signals(directory):
-                run_worker(directory)
-        return code
+    if rank() != 0:
+        return follow()
     try:
-        adopted = adopt(_compose(words, world_size), build_console())
+        request = _compose(words, world_size)
+    except ConfigError:
+        broadcast_from_main((int(ExitCode.WRONG_CONFIG), None))
+        raise
+    return lead(request, build_console())
+
+
+def rank() -> int:
+    """Return the number of this process among all of the run's; 0 is the main one."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def follow() -> int:
+    """Work as a process that is not the main one: wait for the run's folder, work there, and return the exit code."""
+    code, folder = broadcast_from_main(None)
+    if folder is not None:
+        directory = RunDirectory(Path(folder))
+        with _quiet(directory, rank()), heed_signals(directory):
+            run_worker(directory)
+    return code
+
+
+def lead(request: RunRequest, console: Console) -> int:
+    """Do the work of the main process: own the run, hand its folder to the others, train, and return the exit code.
+
+    Raises:
+        ConfigError: The run cannot be started; the others have been told.
+    """
+    try:
+        adopted = adopt(request, console)
     except ConfigError:
         broadcast_from_main((int(ExitCode.WRONG_CONFIG), None))
         raise
@@ -49,7 +74,7 @@ def run_joined(words: Sequence[str], *, world_size: int) -> int:
     broadcast_from_main((int(ExitCode.COMPLETED), str(adopted.directory.path)))
     with adopted.owned():
         _run_shown(adopted)
-    return conclude(adopted.directory, adopted.settings, build_console())
+    return conclude(adopted.directory, adopted.settings, console)
 
 
 def _compose(words: Sequence[str], world_size: int) -> RunRequest:

@@ -32,6 +32,12 @@ def sweeps_parent() -> Path:
     return packaged if (packaged / "sweeps").is_dir() else _CHECKOUT
 
 
+def slurm_templates_dir() -> Path:
+    """Return the folder of the templates of batch scripts."""
+    packaged = _PACKAGE / "slurm_templates"
+    return packaged if packaged.is_dir() else _CHECKOUT / "slurm"
+
+
 def cache_dir() -> Path:
     """Return where primed models are kept: `$GRPO_EXP_CACHE`, else `~/.cache/grpo_exp`."""
     given = os.environ.get("GRPO_EXP_CACHE")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -23,6 +23,7 @@ from grpo_exp.settings import load
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.sweeps.manifest import Entry, SweepDirectory
 from grpo_exp.sweeps.placement import move
+from grpo_exp.sweeps.slurm.allocation import place_in_allocation
 
 _POLL_SECONDS = 0.2
 
@@ -39,8 +40,22 @@ class Terms:
     """Cores to stay on; empty leaves them as they are."""
 
 
-def run_point(sweep: SweepDirectory, index: int, terms: Terms, console: Console) -> int:
+def run_point(
+    sweep: SweepDirectory,
+    index: int,
+    terms: Terms,
+    console: Console,
+    *,
+    start: Callable[[RunRequest, Console], int] | None = None,
+) -> int:
     """Run one point to its end and return the run's exit code, or 4 where nothing was to be done here.
+
+    Args:
+        sweep: It holds the point.
+        index: Of the point.
+        terms: On which it is started.
+        console: Where to tell of it.
+        start: Runs it; None is as a single front end, grpo_exp.joined_point brings another.
 
     Raises:
         ConfigError: There is no such point, or it cannot be run any more as it was planned.
@@ -51,7 +66,7 @@ def run_point(sweep: SweepDirectory, index: int, terms: Terms, console: Console)
         os.sched_setaffinity(0, terms.cores)
     try:
         with _claimed(sweep, entry, terms):
-            return _run_claimed(sweep, entry, terms, console)
+            return _run_claimed(sweep, entry, terms, lambda: (start or run)(_request(sweep, entry), console), console)
     except OwnedError as error:
         _say(console, f"{entry.run_directory}: not started here: {error}")
         return ExitCode.NOT_MINE
@@ -84,7 +99,7 @@ def _claimed(sweep: SweepDirectory, entry: Entry, terms: Terms) -> Iterator[None
         claim.release()
 
 
-def _run_claimed(sweep: SweepDirectory, entry: Entry, terms: Terms, console: Console) -> int:
+def _run_claimed(sweep: SweepDirectory, entry: Entry, terms: Terms, start: Callable[[], int], console: Console) -> int:
     directory, deadline = sweep.run(entry), time.monotonic() + terms.wait_seconds
     while read_owner(directory.lock).state == "alive":
         if time.monotonic() >= deadline:
@@ -103,7 +118,7 @@ def _run_claimed(sweep: SweepDirectory, entry: Entry, terms: Terms, console: Con
     refusal = sweep.refusal(entry)
     refusal.unlink(missing_ok=True)
     try:
-        return run(_request(sweep, entry), console)
+        return start()
     except Exception as error:
         if isinstance(error.__cause__, OwnedError):
             raise error.__cause__ from None
@@ -113,7 +128,8 @@ def _run_claimed(sweep: SweepDirectory, entry: Entry, terms: Terms, console: Con
 
 
 def _request(sweep: SweepDirectory, entry: Entry) -> RunRequest:
-    settings = move(load.validate(sweep.read_settings(entry)), sweep.path)
+    planned = move(load.validate(sweep.read_settings(entry)), sweep.path)
+    settings = place_in_allocation(planned, os.environ)
     _check_is_planned(settings, entry)
     return RunRequest(settings, entry.overrides, load.to_yaml(settings.model_dump(mode="json")))
 

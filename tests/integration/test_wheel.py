@@ -68,7 +68,7 @@ def options() -> list[str]:
 
 def test_wheel_holds_configuration_and_no_tests(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    files = [*CONF.rglob("*.yaml"), *(CHECKOUT / "slurm").glob("*.sbatch")]
+    files = [*CONF.rglob("*.yaml"), *(CHECKOUT / "slurm").glob("*.j2")]
     expected = {f"grpo_exp/conf/{path.relative_to(CONF)}" for path in files if path.is_relative_to(CONF)}
     expected |= {f"grpo_exp/slurm_templates/{path.name}" for path in files if not path.is_relative_to(CONF)}
     expected |= {f"grpo_exp/conf_sweeps/sweeps/{path.name}" for path in (CHECKOUT / "sweeps").glob("*.yaml")}

@@ -11,13 +11,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_exp.errors import ConfigError, RunError
 from grpo_exp.run_lock import Lock, OwnedError
 from grpo_exp.rundir import RunDirectory, write_json, write_text
 from grpo_exp.settings.run import RunSettings
-from grpo_exp.sweeps.planning import Point
+
+if TYPE_CHECKING:  # it composes; what only reads a sweep need not
+    from grpo_exp.sweeps.planning import Point
 
 _LOCK_POLL_SECONDS = 0.05
 #: Writing a manifest of 1,000 points takes a fraction of a second; a lock whose owner is gone is taken away sooner.

@@ -33,9 +33,11 @@ def place(settings: RunSettings, folder: Path) -> RunSettings:
         folder: The sweep's folder, absolute.
     """
     tracker = settings.tracker
-    if tracker.kind == "mlflow" and tracker.tracking_uri is None:
+    if tracker.mlflow is not None and tracker.mlflow.tracking_uri is None:
         uri = default_tracking_uri(Path(settings.output_dir))
-        tracker = tracker.model_copy(update={"tracking_uri": uri})
+        tracker = tracker.model_copy(update={"mlflow": tracker.mlflow.model_copy(update={"tracking_uri": uri})})
+    if tracker.group is None:
+        tracker = tracker.model_copy(update={"group": folder.name})
     return move(settings.model_copy(update={"tracker": tracker}), folder)
 
 

@@ -1,0 +1,1 @@
+"""Sweeps as SLURM array jobs: settings, rendered scripts, submission, and what the scheduler says."""
