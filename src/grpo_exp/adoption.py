@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from grpo_exp import provenance
+from grpo_exp import provenance, resumption
+from grpo_exp.checkpoints import continuation
+from grpo_exp.checkpoints.choice import Choice
 from grpo_exp.composition import RunRequest
 from grpo_exp.conclusion import conclude, lost_result
 from grpo_exp.errors import ConfigError, ExitCode, RunError
@@ -20,7 +21,7 @@ from grpo_exp.preflight import Prepared, prepare
 from grpo_exp.reporting.live import LiveRun
 from grpo_exp.rewards.source_hash import source_hash
 from grpo_exp.run_lock import Lock, OwnedError
-from grpo_exp.rundir import RunDirectory, begin_attempt, find_or_create, write_json, write_text
+from grpo_exp.rundir import RunDirectory, find_or_create, write_json, write_text
 from grpo_exp.settings.run import RunSettings
 
 
@@ -51,6 +52,7 @@ class Adopted:
             total_steps=self.settings.trainer.max_steps,
             component_names=list(self.settings.reward.components),
             events=self.directory.events,
+            shown_bytes=self.directory.metrics.stat().st_size if self.directory.metrics.exists() else 0,
         )
 
     def end(self, reason: str | None = None) -> None:
@@ -82,8 +84,9 @@ def adopt(request: RunRequest, console: Console) -> Adopted | int:
         # Asked as the owner: another process may have finished the run a moment ago.
         finished = finished_code(directory, prepared, request.settings, console)
         if finished is None:
-            restart = write_run_files(directory, request)
-            introduce(directory, prepared, console, restart=restart)
+            choice = resumption.find(directory, request.settings, dataset_fingerprint=prepared.data.fingerprint())
+            restart = write_run_files(directory, request, choice)
+            introduce(directory, prepared, console, choice=choice, restart=restart)
             return Adopted(directory, request.settings, lock)
     except BaseException:
         lock.release()
@@ -93,17 +96,18 @@ def adopt(request: RunRequest, console: Console) -> Adopted | int:
 
 
 def take(settings: RunSettings) -> tuple[RunDirectory, Lock]:
-    """Find the run of these settings, or make a new one, and become its owner.
+    """Find the run of these settings or the one that is named, or make a new one, and become its owner.
 
     Raises:
-        ConfigError: The folder cannot be written, or the run is somebody else's just now.
+        ConfigError: The folder cannot be written, the run is somebody else's just now, or of other settings.
     """
+    named = resumption.named_run(settings)
     digest = provenance.settings_hash(settings.model_dump(mode="json"))
     root, run_id = Path(settings.output_dir) / settings.name, f"{digest}-s{settings.seed}"
     is_new = settings.resume == "never"
     while True:
         try:
-            directory = find_or_create(root, run_id, resume=not is_new)
+            directory = named or find_or_create(root, run_id, resume=not is_new)
             lock = Lock(directory.lock)
             lock.acquire()
         except OwnedError as error:
@@ -124,11 +128,18 @@ def finished_code(directory: RunDirectory, prepared: Prepared, settings: RunSett
     A run that a health rule ended needs none while the rules are the same: it would end there again. Under other rules
     it is run again.
 
+    One that was made longer since, or that is asked to go back to a checkpoint, needs more work.
+
     Raises:
-        ConfigError: The run saw other data than there are now.
+        ConfigError: The run saw other data than there are now, or has done more steps than are asked for.
     """
     result = directory.read_result()
     if result is None or result["exit_code"] not in {ExitCode.COMPLETED, ExitCode.ENDED_BY_RULE}:
+        return None
+    if resumption.is_named_checkpoint(settings):
+        return None
+    resumption.check_steps(directory, result["steps"], settings)
+    if result["exit_code"] == ExitCode.COMPLETED and result["steps"] < settings.trainer.max_steps:
         return None
     by_rule = result["exit_code"] == ExitCode.ENDED_BY_RULE
     if by_rule and directory.read_config().get("health") != settings.model_dump(mode="json")["health"]:
@@ -141,8 +152,8 @@ def finished_code(directory: RunDirectory, prepared: Prepared, settings: RunSett
         )
     if by_rule:
         text = (
-            f"This run was ended by a rule ({result['reason']}). To run it again from the beginning: health=off, or "
-            "other settings of health; beside it: resume=never"
+            f"This run was ended by a rule ({result['reason']}). To go on with it: health=off, or other settings of "
+            "health; to run another beside it: resume=never"
         )
     else:
         text = f"This run is done already ({result['reason']}). To run it again: resume=never"
@@ -150,16 +161,19 @@ def finished_code(directory: RunDirectory, prepared: Prepared, settings: RunSett
     return conclude(directory, settings, console)
 
 
-def write_run_files(directory: RunDirectory, request: RunRequest) -> str | None:
+def write_run_files(directory: RunDirectory, request: RunRequest, choice: Choice) -> str | None:
     """Begin an attempt and write down what is run; return what a restart changes, None for the first attempt."""
     config = request.settings.model_dump(mode="json")
     before = json.loads(directory.config_json.read_text()) if directory.config_json.is_file() else config
-    attempt = begin_attempt(directory)
+    attempt = continuation.begin(directory, choice)
     restart = None
     if attempt > 1:
         changed = provenance.changed_settings(before, config)
-        restart = _restart_text(attempt, changed)
-        directory.add_event("restart", restart, changed=changed)
+        restart = resumption.restart_text(directory, choice, attempt, changed)
+        kind, step = ("restart", 0) if choice.checkpoint is None else ("resume", choice.checkpoint.step)
+        directory.add_event(kind, restart, changed=changed, step=step)
+    for line in choice.skipped:
+        directory.add_event("checkpoint", f"skipped {line}")
     write_json(directory.config_json, config)
     write_text(directory.config_yaml, request.config_yaml)
     write_text(directory.overrides, "".join(f"{override}\n" for override in request.overrides))
@@ -170,15 +184,9 @@ def write_run_files(directory: RunDirectory, request: RunRequest) -> str | None:
     return restart
 
 
-def _restart_text(attempt: int, changed: dict[str, tuple[Any, Any]]) -> str:
-    text = f"attempt {attempt} starts from the beginning; what the one before measured is in logs/attempt-{attempt - 1}"
-    if not changed:
-        return text
-    values = [f"{path}={json.dumps(now)} (was {json.dumps(was)})" for path, (was, now) in sorted(changed.items())]
-    return f"{text}; changed: {', '.join(values)}"
-
-
-def introduce(directory: RunDirectory, prepared: Prepared, console: Console, *, restart: str | None) -> None:
+def introduce(
+    directory: RunDirectory, prepared: Prepared, console: Console, *, choice: Choice, restart: str | None
+) -> None:
     """Say what is going to happen."""
     data = prepared.data
     lines = [
@@ -187,7 +195,9 @@ def introduce(directory: RunDirectory, prepared: Prepared, console: Console, *, 
         ("data", f"{len(data.train)} training prompts, {len(data.evaluation)} held out"),
         *(("note", note) for note in prepared.notes),
     ]
+    found = [("skipped", line) for line in choice.skipped]
     if restart is not None:
-        lines.insert(1, ("restart", restart))
+        found.append(("restart" if choice.checkpoint is None else "resume", restart))
+    lines[1:1] = found
     for title, text in lines:
         console.print(f"{title:<9}{text}", soft_wrap=True, highlight=False, markup=False)

@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from grpo_exp.errors import ExitCode
+from grpo_exp.checkpoints.continuation import can_go_on, store_of
+from grpo_exp.errors import ExitCode, exit_code_of_stop
 from grpo_exp.reporting.live import event_text, finding_text, is_alert, is_finding
 from grpo_exp.reporting.summary import print_summary
 from grpo_exp.rundir import RunDirectory, read_events
@@ -36,6 +37,8 @@ def conclude(directory: RunDirectory, settings: RunSettings, console: Console) -
     )
     for line in _told(directory):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
+    if result["resumable"] and result["status"] != "completed":
+        console.print(how_to_go_on(directory), soft_wrap=True, highlight=False, markup=False)
     if result["status"] == "failed":
         console.print(f"log      {directory.worker_log}", soft_wrap=True, highlight=False, markup=False)
     return int(result["exit_code"])
@@ -52,6 +55,13 @@ def _told(directory: RunDirectory) -> list[str]:
     return findings + [event_text(event, event["kind"]) for event in troubles]
 
 
+def how_to_go_on(directory: RunDirectory) -> str:
+    """Say what the same command does next with a run that has ended before its end."""
+    step = store_of(directory).newest_step()
+    where = "begins with the first step" if step is None else f"goes on from checkpoint-{step}"
+    return f"go on   the same command {where}"
+
+
 def steps_done(directory: RunDirectory) -> int:
     """Return the last step that the newest attempt has measured, 0 before the first."""
     records = read_metrics(directory.metrics) if directory.metrics.exists() else []
@@ -66,12 +76,16 @@ def lost_result(directory: RunDirectory, *, reason: str | None, seconds: float) 
         reason: Why they did not; None where nobody knows: killed, or out of memory.
         seconds: Time since the attempt began.
     """
-    stopped = directory.stop_file.exists()
+    stopped, steps = directory.stop_file.exists(), steps_done(directory)
     if reason is None:
         reason = "ended before the workers could write a result" if stopped else _last_error_line(directory)
-    return {"status": "stopped" if stopped else "failed", "resumable": False, "reason": reason,
-            "exit_code": int(ExitCode.FAILED), "steps": steps_done(directory), "eval": {},
-            "wall_seconds": seconds}  # fmt: skip
+    if stopped:
+        resumable = can_go_on(directory, steps=steps)
+        code = exit_code_of_stop(resumable=resumable)
+    else:
+        resumable, code = store_of(directory).newest_step() is not None, ExitCode.FAILED
+    return {"status": "stopped" if stopped else "failed", "resumable": resumable, "reason": reason,
+            "exit_code": int(code), "steps": steps, "eval": {}, "wall_seconds": seconds}  # fmt: skip
 
 
 def _last_error_line(directory: RunDirectory) -> str:

@@ -23,6 +23,11 @@ class ExitCode(IntEnum):
     RESUMABLE = 85
 
 
+def exit_code_of_stop(*, resumable: bool) -> ExitCode:
+    """Return the code of a run that was asked to stop: 85 where the same command goes on without loss."""
+    return ExitCode.RESUMABLE if resumable else ExitCode.FAILED
+
+
 class ConfigError(ValueError):
     """One or more faults in the settings, found before any model is loaded.
 

@@ -17,7 +17,11 @@ from grpo_exp.settings.launch import LaunchSettings
 from grpo_exp.worker import OWNER_VARIABLE
 
 _KILL_AFTER_SECONDS = 10.0
+#: How long workers may go on without their launcher, to end a step and save it: as long as torchrun gives them.
+_ORPHANED_SECONDS = 30.0
 _POLL_SECONDS = 0.05
+#: Signals that ask a process to end: a launcher that one of them ended leaves workers that can still save.
+_REQUESTS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: Variables that accelerate takes settings from.
 _ACCELERATE = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MEGATRON_LM_")
 
@@ -78,6 +82,8 @@ class WorkerGroup:
     """The launcher and its workers, in a process group that a Ctrl-C in the terminal does not reach."""
 
     def __init__(self, settings: LaunchSettings, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._orphaned_since: float | None = None
         port = settings.main_process_port or free_port()
         config = directory.attempt_logs / "accelerate.json"
         write_json(config, build_accelerate_config(settings))
@@ -92,12 +98,24 @@ class WorkerGroup:
             )
 
     def poll(self) -> int | None:
-        """Return the launcher's exit code, or None while it runs."""
-        return self._process.poll()
+        """Return the launcher's exit code, or None while it runs, or its workers end a step without it."""
+        code = self._process.poll()
+        was_asked_to_end = code is not None and -code in _REQUESTS
+        if not was_asked_to_end or self._directory.result.exists() or not _group_is_alive(self._process.pid):
+            return code
+        if self._orphaned_since is None:  # one worker's launcher is gone at once; that of several waits for them itself
+            self._orphaned_since = time.monotonic()
+            self._directory.stop_file.touch()
+        return code if time.monotonic() - self._orphaned_since > _ORPHANED_SECONDS else None
 
     def kill(self) -> None:
-        """End the launcher and all workers now: politely, then not. Return when none is left."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        """End the launcher and all workers now, and return when none is left.
+
+        What the launcher has left behind is asked first. Workers that train take a polite signal for a request to end
+        their step, which is no end.
+        """
+        is_running = self._process.poll() is None
+        for number in (signal.SIGKILL,) if is_running else (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(self._process.pid, number)
             except ProcessLookupError:
@@ -113,6 +131,7 @@ class WorkerGroup:
                 return False
             self._process.poll()  # reaps the launcher
             time.sleep(_POLL_SECONDS)
+        self._process.wait()  # it has ended, too: nobody has asked how yet
         return True
 
 

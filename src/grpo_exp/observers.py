@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import statistics
 import time
 import traceback
+from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from grpo_exp.data.prompts import PromptData
@@ -14,13 +17,17 @@ from grpo_exp.evaluation.completion_table import write_table
 from grpo_exp.health.explanations import Explainer
 from grpo_exp.health.finding import Finding
 from grpo_exp.health.monitor import HealthMonitor
+from grpo_exp.provenance import settings_hash
 from grpo_exp.rundir import RunDirectory, read_events, write_json
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.stop_watch import StopRequestedError, StopWatch
 from grpo_exp.tracking.feeding import TrackerFeed
-from grpo_exp.tracking.metrics_log import MetricsLog, read_metrics
+from grpo_exp.tracking.metrics_log import MetricsLog, MetricsRecord, read_metrics
 from grpo_exp.tracking.tracker import RunStatus
 from grpo_exp.watchdog import Watchdog
+
+#: One batch of prompts is noise; so many latest values of `best_metric` are averaged.
+BEST_OVER_STEPS = 10
 
 
 class SilentObserver:
@@ -52,12 +59,13 @@ class SilentObserver:
     def on_note(self, text: str) -> None:
         """Ignore notes: the main process writes the same one."""
 
-    def on_resume(self, step: int) -> None:
-        """Know nothing of earlier steps."""
-
     def takes_checkpoint(self) -> bool:
-        """Ask for none: the main process does."""
+        """Say whether the step that has just ended is to be saved, whatever the settings say."""
         return False
+
+    def checkpoint_facts(self) -> dict[str, Any]:
+        """Return nothing: the main process is asked."""
+        return {}
 
     def close(self, status: RunStatus) -> None:
         """Nothing is open."""
@@ -87,6 +95,10 @@ class MainObserver(SilentObserver):
         told = [event["topic"] for event in read_events(directory) if event["kind"] == "explanation"]
         self._explainer = Explainer(settings, told=told)
         self._told_of_tables = False
+        self._fingerprint = ""
+        self._best = deque[float](maxlen=BEST_OVER_STEPS)
+        self._told_no_best = False
+        self._replay(read_metrics(directory.metrics))
         self._trackers = TrackerFeed(directory, settings.tracker)
 
     def on_devices(self, facts: dict[str, Any]) -> None:
@@ -95,7 +107,8 @@ class MainObserver(SilentObserver):
 
     def on_data(self, data: PromptData) -> None:
         """Write down which data the run saw."""
-        self._add_provenance(dataset_fingerprint=data.fingerprint())
+        self._fingerprint = data.fingerprint()
+        self._add_provenance(dataset_fingerprint=self._fingerprint)
         for reason, count in data.dropped.items():
             listed = {"targets": list(data.dropped_targets[reason])} if reason in data.dropped_targets else {}
             self._directory.add_event("data", f"{count} rows {reason} were left out", count=count, **listed)
@@ -114,24 +127,35 @@ class MainObserver(SilentObserver):
         if step == 0 or "train/loss" not in metrics:
             return
         self.last_step = step
+        self._note_best(record)
         for explanation in self._explainer.observe(step, record["metrics"]):
             self._directory.add_event("explanation", explanation.text, topic=explanation.topic, step=step)
         for finding in self._health.observe(step, record["metrics"], record.get("non_finite", [])):
             self._directory.add_event(finding.severity, finding.text, **finding.fields())
             self._act_on(finding)
 
-    def on_resume(self, step: int) -> None:
-        """Make the monitor what it was after a step, from what was measured and told; called before the next one."""
-        if not self._directory.metrics.exists():
-            return
-        records = [record for record in read_metrics(self._directory.metrics) if record["step"] <= step]
-        self._health.replay(records, [event for event in read_events(self._directory) if "rule" in event])
-        self.last_step = step
-
     def takes_checkpoint(self) -> bool:
         """Say, once for each finding with that action, that a checkpoint is wanted; the caller saves it."""
         wanted, self._wants_checkpoint = self._wants_checkpoint, False
         return wanted
+
+    def checkpoint_facts(self) -> dict[str, Any]:
+        """Return what a checkpoint says about the run; the curves before it are on the disk then."""
+        config, (size, lines) = self._settings.model_dump(mode="json"), self._metrics.sync()
+        facts: dict[str, Any] = {
+            "settings_hash": settings_hash(config),
+            "seed": self._settings.seed,
+            "dataset_fingerprint": self._fingerprint,
+            "metrics": {"bytes": size, "lines": lines},
+        }
+        metric = self._settings.trainer.checkpoint.best_metric
+        if self._best:
+            facts["best"] = {"metric": metric, "value": statistics.fmean(self._best)}
+        elif metric is not None and not self._told_no_best:
+            self._told_no_best = True
+            text = f"trainer.checkpoint.best_metric={metric}: no step has measured it, so no best checkpoint is kept"
+            self._directory.add_event("warning", f"{text}; take a curve of metrics.jsonl, or null")
+        return facts
 
     def on_completions(self, info: TableInfo, rows: list[CompletionRow]) -> None:
         """Keep completions with their scores; a table that cannot be written is told once, and costs nothing else."""
@@ -166,6 +190,21 @@ class MainObserver(SilentObserver):
         self._wants_checkpoint |= finding.action == "checkpoint"
         if finding.action == "stop" and not self.health_stop:
             self.stop_reason, self.health_stop = f"health.rules.{finding.rule}: {finding.text}", True
+
+    def _replay(self, records: Sequence[MetricsRecord]) -> None:
+        """Look at what the steps before a resume measured, so that rules and remarks go on where they were."""
+        for record in records:
+            if record["step"] == 0 or "train/loss" not in {*record["metrics"], *record.get("non_finite", [])}:
+                continue
+            self.last_step = record["step"]
+            self._note_best(record)
+            self._explainer.observe(record["step"], record["metrics"])
+        self._health.replay(records, [event for event in read_events(self._directory) if "rule" in event])
+
+    def _note_best(self, record: MetricsRecord) -> None:
+        value = record["metrics"].get(self._settings.trainer.checkpoint.best_metric or "")
+        if value is not None:
+            self._best.append(value)
 
 
 def _lost_table(info: TableInfo, error: Exception) -> str:

@@ -28,19 +28,30 @@ _MAX_UNTRACKED = 200
 #: Settings that do not change what is computed; a run keeps its id when they change.
 _NOT_HASHED = ("name", "seed", "output_dir", "resume", "tracker", "health")
 _NOT_HASHED_LAUNCH = ("kind", "main_process_port", "watchdog")
-#: What a run keeps of its completions.
-_NOT_HASHED_TRAINER = ("completions",)
 #: A requeued job finds its server on another node.
 _NOT_HASHED_VLLM = ("server_host", "server_port", "group_port", "server_timeout_seconds")
 
 
-def settings_hash(config: Mapping[str, Any]) -> str:
-    """Return 8 hex digits over the settings that decide what a run computes, apart from its seed."""
+#: What a run keeps, and how long it may take.
+_NOT_HASHED_TRAINER = ("completions", "checkpoint", "max_wall_minutes", "slurm_margin_minutes")
+#: Schedules whose learning rate at a step does not depend on how many steps there are: the run can be made longer.
+_OPEN_ENDED = ("constant", "constant_with_warmup")
+
+
+def deciding_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that decide what a run computes, apart from its seed."""
     kept = {key: value for key, value in config.items() if key not in _NOT_HASHED}
-    kept["trainer"] = {k: v for k, v in config["trainer"].items() if k not in _NOT_HASHED_TRAINER}
+    trainer = config["trainer"]
+    left_out = (*_NOT_HASHED_TRAINER, *(["max_steps"] if trainer["lr_scheduler_type"] in _OPEN_ENDED else []))
     kept["launch"] = {k: v for k, v in config["launch"].items() if k not in _NOT_HASHED_LAUNCH}
     kept["vllm"] = {k: v for k, v in config["vllm"].items() if k not in _NOT_HASHED_VLLM}
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    kept["trainer"] = {k: v for k, v in trainer.items() if k not in left_out}
+    return kept
+
+
+def settings_hash(config: Mapping[str, Any]) -> str:
+    """Return 8 hex digits over the settings that decide what a run computes, apart from its seed."""
+    text = json.dumps(deciding_settings(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,6 +108,11 @@ class RunDirectory:
         return self.path / "model"
 
     @property
+    def checkpoints(self) -> Path:
+        """The whole state of the run after some of its steps."""
+        return self.path / "checkpoints"
+
+    @property
     def stop_file(self) -> Path:
         """Where it exists, workers stop after the current step."""
         return self.path / "STOP"
@@ -132,6 +137,11 @@ class RunDirectory:
     def attempt_logs(self) -> Path:
         """Folder of the newest attempt's logs."""
         return self.log_root / f"attempt-{self.attempt}"
+
+    @property
+    def resume_point(self) -> Path:
+        """Which checkpoint the newest attempt goes on from."""
+        return self.attempt_logs / "resume.json"
 
     @property
     def worker_log(self) -> Path:
@@ -179,18 +189,22 @@ class RunDirectory:
             stream.write(f"{start}{json.dumps(record)}\n".encode())
 
 
-def begin_attempt(directory: RunDirectory) -> int:
+def begin_attempt(directory: RunDirectory, *, keeps: Collection[Path] = ()) -> int:
     """Start a new attempt with a clean folder, and return its number.
 
     What an earlier one measured moves into its log folder, with a copy of what it was asked to do. The history of
-    events, the ids of the tracker's run and the tracker's own files belong to the run and stay.
+    events, the ids of the tracker's run, the tracker's own files and checkpoints belong to the run and stay.
+
+    Args:
+        directory: The run.
+        keeps: What was measured and goes on in the new attempt.
     """
     number = directory.attempt + 1
     if number > 1:
         earlier = directory.attempt_logs
         measured = (directory.metrics, directory.result, directory.status, directory.completions)
         for path in (*measured, directory.curves.parent, directory.model):
-            if path.exists():
+            if path.exists() and path not in keeps:
                 _move_into(earlier, path)
         for path in (directory.config_json, directory.config_yaml, directory.overrides, directory.provenance):
             if path.exists():
@@ -240,12 +254,17 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write text so that a reader sees the old file or the whole new one."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old one or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w") as stream:
+        with os.fdopen(descriptor, "wb") as stream:
             os.fchmod(descriptor, 0o644)  # mkstemp made it private; a group looks at its runs together
-            stream.write(text)
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         Path(temporary).replace(path)

@@ -1,6 +1,8 @@
-"""Whether the workers of a run have to stop: on request, without their front end, or when others took the run."""
+"""Whether the workers of a run have to stop: on request, in time, without their front end, or when others took it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 from grpo_exp.errors import RunError
 from grpo_exp.run_lock import owner_is_gone, read_owner
@@ -18,11 +20,13 @@ class StopWatch:
         directory: The run.
         owner: Process number of the front end that started this worker; 0 where the worker runs in the owner itself,
             or beside it in processes that somebody else started.
+        limits: Each says why to stop, or None; asked in their order.
     """
 
-    def __init__(self, directory: RunDirectory, *, owner: int) -> None:
+    def __init__(self, directory: RunDirectory, *, owner: int, limits: Sequence[Callable[[], str | None]] = ()) -> None:
         self._directory = directory
         self._owner = owner
+        self._limits = limits
         self._attempt = directory.attempt
 
     def reason(self) -> str | None:
@@ -33,7 +37,7 @@ class StopWatch:
             return "stopped on request"
         if self._owner and owner_is_gone(self._owner):
             return "the process that started the run has ended"
-        return None
+        return next((reason for limit in self._limits if (reason := limit()) is not None), None)
 
     def is_replaced(self) -> bool:
         """Say whether the run belongs to others by now: then nothing more may be written into its folder.

@@ -15,17 +15,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo_exp.checkpoints.continuation import can_go_on, resumed_from, store_of
 from grpo_exp.data.load import load_prompts
-from grpo_exp.errors import ConfigError, ExitCode, RunError
+from grpo_exp.errors import ConfigError, ExitCode, RunError, exit_code_of_stop
 from grpo_exp.hanging import end_hung
 from grpo_exp.observers import MainObserver, SilentObserver
 from grpo_exp.rundir import RunDirectory, write_json
 from grpo_exp.settings.batching import solve_batch
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.signals import heed_signals
 from grpo_exp.stop_watch import StopRequestedError, StopWatch
+from grpo_exp.time_limits import build_limits
 from grpo_exp.watchdog import Watchdog
 
 if TYPE_CHECKING:
+    from grpo_exp.backends.trl.checkpointing import CheckpointPlan
     from grpo_exp.backends.trl.training import TrainingOutcome
 
 #: Set by the front end: workers stop when the process of this number has ended.
@@ -33,8 +37,14 @@ OWNER_VARIABLE = "GRPO_EXP_OWNER_PID"
 
 
 def main() -> None:
-    """Run the worker for the run directory in the first argument."""
-    run_worker(RunDirectory(Path(sys.argv[1])))
+    """Run the worker for the run directory in the first argument.
+
+    A signal asks all processes of the run to stop. A second one means nothing here: whoever ends a job sends it to each
+    process, and a launcher sends its own to the workers, too. The front end ends them where that is wanted.
+    """
+    directory = RunDirectory(Path(sys.argv[1]))
+    with heed_signals(directory):
+        run_worker(directory)
 
 
 def run_worker(directory: RunDirectory) -> None:
@@ -45,10 +55,12 @@ def run_worker(directory: RunDirectory) -> None:
     """
     started = time.perf_counter()
     rank = int(os.environ.get("RANK", "0"))
-    watch = StopWatch(directory, owner=int(os.environ.get(OWNER_VARIABLE, "0")))
+    settings = RunSettings.model_validate(directory.read_config())
+    limits = build_limits(settings.trainer, os.environ, lambda text: directory.add_event("warning", text))
+    owner = int(os.environ.get(OWNER_VARIABLE, "0"))
+    watch = StopWatch(directory, owner=owner, limits=limits if rank == 0 else ())  # all stop when one does
     if watch.is_replaced():
         raise RunError(f"{directory.path}: another process has taken over the run; nothing is left to do here")
-    settings = RunSettings.model_validate(directory.read_config())
     watchdog = Watchdog(
         settings.launch.watchdog, directory.stacks(rank), lambda why: end_hung(directory, settings, why, rank=rank)
     )
@@ -60,7 +72,7 @@ def run_worker(directory: RunDirectory) -> None:
             result = _train(directory, settings, observer)
     except BaseException as error:
         traceback.print_exc()
-        result = _failure(error, observer.last_step)
+        result = _failure(error, directory, observer.last_step)
         if rank == 0:
             _end(directory, observer, result, time.perf_counter() - started)
         if not isinstance(error, ConfigError):
@@ -81,11 +93,34 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: SilentObser
     plan = solve_batch(settings)
     data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
     observer.on_data(data)
-    outcome = run_training(settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu)
-    return _to_result(outcome, observer, max_steps=settings.trainer.max_steps)
+    checkpoints = _plan_checkpoints(directory, settings, observer)
+    outcome = run_training(
+        settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu, checkpoints=checkpoints
+    )
+    return _to_result(outcome, observer, directory, max_steps=settings.trainer.max_steps)
 
 
-def _to_result(outcome: TrainingOutcome, observer: SilentObserver, *, max_steps: int) -> dict[str, Any]:
+def _plan_checkpoints(
+    directory: RunDirectory, settings: RunSettings, observer: SilentObserver
+) -> CheckpointPlan | None:
+    from grpo_exp.backends.trl.checkpointing import CheckpointPlan
+
+    resume = resumed_from(directory)
+    if not settings.trainer.checkpoint.enabled and resume is None:
+        return None
+    return CheckpointPlan(
+        store=store_of(directory),
+        settings=settings.trainer.checkpoint,
+        resume=resume,
+        facts=observer.checkpoint_facts,
+        is_asked=observer.takes_checkpoint,
+        is_broken=lambda: observer.health_stop,
+    )
+
+
+def _to_result(
+    outcome: TrainingOutcome, observer: SilentObserver, directory: RunDirectory, *, max_steps: int
+) -> dict[str, Any]:
     result: dict[str, Any] = {"status": "completed", "resumable": False, "reason": "all steps done"}
     exit_code = ExitCode.COMPLETED
     if outcome.stopped or observer.health_stop:
@@ -93,7 +128,10 @@ def _to_result(outcome: TrainingOutcome, observer: SilentObserver, *, max_steps:
         if outcome.steps == max_steps and not observer.health_stop:
             reason += ", in the held-out evaluation after the last step"
         result |= {"status": "stopped", "reason": reason}
-        exit_code = ExitCode.ENDED_BY_RULE if observer.health_stop else ExitCode.FAILED
+        exit_code = ExitCode.ENDED_BY_RULE
+        if not observer.health_stop:
+            result["resumable"] = can_go_on(directory, steps=outcome.steps)
+            exit_code = exit_code_of_stop(resumable=result["resumable"])
     return {**result, "exit_code": int(exit_code), "steps": outcome.steps, "eval": outcome.evaluation}
 
 
@@ -158,13 +196,19 @@ def broadcast_from_main(message: Any) -> Any:
     return box[0]
 
 
-def _failure(error: BaseException, last_step: int) -> dict[str, Any]:
-    code = ExitCode.WRONG_CONFIG if isinstance(error, ConfigError) else ExitCode.FAILED
-    status = "stopped" if isinstance(error, StopRequestedError) else "failed"
+def _failure(error: BaseException, directory: RunDirectory, last_step: int) -> dict[str, Any]:
+    if isinstance(error, StopRequestedError):
+        resumable = can_go_on(directory, steps=last_step)
+        status, code = "stopped", exit_code_of_stop(resumable=resumable)
+    elif isinstance(error, ConfigError):
+        status, code, resumable = "failed", ExitCode.WRONG_CONFIG, False
+    else:
+        status, code = "failed", ExitCode.FAILED
+        resumable = store_of(directory).newest_step() is not None
     reason = str(error) if isinstance(error, ConfigError | RunError) else f"{type(error).__name__}: {error}"
     return {
         "status": status,
-        "resumable": False,
+        "resumable": resumable,
         "reason": reason,
         "exit_code": int(code),
         "steps": last_step,

@@ -193,19 +193,55 @@ def test_sampling_is_seeded_by_seed_and_rank(trainer_class: type) -> None:
     assert "set_seed" not in inspect.getsource(Trainer._inner_training_loop)
 
 
+def test_checkpoints_find_their_hooks_as_they_were(trainer_class: type) -> None:
+    """Everything is written between two calls of `_save_checkpoint`, and put back before the first micro-step."""
+    from transformers import Trainer
+
+    save = inspect.getsource(Trainer._save_checkpoint)
+    for line in (
+        "run_dir = self._get_output_dir(trial=trial)",
+        "self._save_rng_state(output_dir)",
+        "self.state.save_to_json(os.path.join(output_dir, TRAINER_STATE_NAME))",
+    ):
+        assert line in save, f"_save_checkpoint: {line}"
+    assert "_get_output_dir(trial=trial)" in inspect.getsource(trainer_class.__dict__["_save_checkpoint"])
+    epoch = inspect.getsource(Trainer._run_epoch)
+    assert epoch.count("self._load_rng_state(resume_from_checkpoint)") == 2, "_run_epoch: when a state is put back"
+    assert epoch.rindex("self._load_rng_state(") < epoch.index("self.training_step("), "_run_epoch: put back too late"
+    assert epoch.index("self._load_rng_state(") < epoch.index("iter(train_dataloader)"), "_run_epoch: a new epoch"
+    between = inspect.getsource(Trainer._maybe_log_save_evaluate)
+    assert between.index("self.log(logs") < between.index("if self.control.should_save"), "saved before it is logged"
+
+
+def test_state_that_checkpoints_keep_is_where_it_was(trainer_class: type) -> None:
+    """`trainer_state.py` reads and sets these attributes."""
+    from transformers import Trainer
+
+    made = inspect.getsource(trainer_class.__init__)
+    for name in ("_step = 0", "_buffered_inputs = None", '_metrics = {"train": ', "_logs = {"):
+        assert f"self.{name}" in made, name
+    loop = inspect.getsource(Trainer._inner_training_loop)
+    for name in ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step"):
+        assert f"self.{name} = " in loop, name
+    reused = inspect.getsource(inspect.unwrap(trainer_class.__dict__["_prepare_inputs"]))
+    assert "generate_every = self.args.steps_per_generation * self.num_iterations" in reused
+    assert "if self._step % generate_every == 0 or self._buffered_inputs is None:" in reused
+
+
 def our_trainers() -> list[type]:
+    from grpo_exp.backends.trl.checkpointing import CheckpointingTrainer
     from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer
     from grpo_exp.backends.trl.fast_step import FastStepTrainer
     from grpo_exp.backends.trl.trainer import TimedGRPOTrainer
 
-    return [TimedGRPOTrainer, DynamicSamplingTrainer, FastStepTrainer]
+    return [TimedGRPOTrainer, DynamicSamplingTrainer, FastStepTrainer, CheckpointingTrainer]
 
 
 def test_our_overrides_have_the_same_parameters(trainer_class: type) -> None:
     found = set()
     for ours in our_trainers():
         # The fast step leaves a hook's last arguments together, and has a test of its own.
-        left_out = {"__init__", "_get_per_token_logps_and_entropies"}
+        left_out = {"__init__", "_get_per_token_logps_and_entropies", "create_model_card"}
         overridden = [name for name, value in vars(ours).items() if callable(value) and name not in left_out]
         for name in overridden:
             if hasattr(trainer_class, name):
@@ -218,7 +254,8 @@ def test_our_own_names_hide_none_of_trls(trainer_class: type) -> None:
     """A method or attribute of ours that a new TRL uses for something else would break it in silence."""
     hooks = {
         "_generate", "_calculate_rewards", "_generate_and_score_completions", "_get_train_sampler", "__init__",
-        "_prepare_inputs", "_compute_loss", "_get_per_token_logps_and_entropies",
+        "_prepare_inputs", "_compute_loss", "_get_per_token_logps_and_entropies", "_save_checkpoint",
+        "_get_output_dir", "_save_rng_state", "_load_rng_state", "create_model_card",
     }  # fmt: skip
     for ours in our_trainers():
         own = {name for name in vars(ours) if not name.startswith("__")} - hooks

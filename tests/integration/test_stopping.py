@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from grpo_exp.checkpoints.store import CheckpointStore
 from integration.command import QUICK_MODEL, only_run, run_command, run_train, wait_for
 
 
@@ -60,7 +61,10 @@ def test_ctrl_c_stops_after_the_step_and_leaves_no_process(tmp_path: Path) -> No
     result: dict[str, Any] = json.loads((run / "result.json").read_text())
     assert result["status"] == "stopped"
     assert 2 <= result["steps"] < 5000
-    assert process.returncode == 1  # stopped, and not resumable yet
+    assert process.returncode == 85
+    assert result["resumable"] is True
+    assert f"the same command goes on from checkpoint-{result['steps']}" in output
+    assert CheckpointStore(run / "checkpoints").read(result["steps"]).step == result["steps"]
     assert "stopping after this step" in output
     assert "Traceback" not in output
     assert not children_of(run)
@@ -145,10 +149,12 @@ def test_a_lost_front_end_stops_the_workers_and_the_run_can_start_again(tmp_path
     wait_for(lambda: not children_of(run), seconds=60, what="the end of the workers")
     assert (run / "lock.json").exists()  # nobody was left to remove it
     again = start_train(*LONG_RUN, cwd=tmp_path)
-    wait_for(lambda: (run / "logs" / "attempt-2").is_dir(), seconds=30, what="the second attempt")
+    wait_for(lambda: bool(children_of(run)), seconds=30, what="the second attempt")
     again.send_signal(signal.SIGINT)
     again.communicate(timeout=120)
     assert not children_of(run)
+    # The workers of the first one have saved before they ended.
+    assert "goes on from checkpoint-" in (run / "events.jsonl").read_text()
 
 
 @pytest.mark.long
@@ -182,8 +188,9 @@ def test_ctrl_c_while_priming_stops(tmp_path: Path) -> None:
     )
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 85  # no step has been done, so nothing is lost
     assert "Traceback" not in output
+    assert "the same command begins with the first step" in output
     assert json.loads((only_run(tmp_path / "outputs") / "result.json").read_text())["status"] == "stopped"
 
 
@@ -200,3 +207,62 @@ def test_a_broken_update_ends_the_run_with_exit_code_3(tmp_path: Path) -> None:
     result = json.loads((only_run(tmp_path / "outputs") / "result.json").read_text())
     assert (result["exit_code"], result["resumable"]) == (3, False)
     assert result["reason"].startswith("health.rules.not_finite: ")
+
+
+# ------------------------------------------------------------------------------------------ signals to others
+
+
+def ranks_of(run: Path) -> list[int]:
+    """Return the worker processes of a run, without the launcher that has their command line, too."""
+    return [
+        pid
+        for pid in children_of(run)
+        if b"accelerate.commands" not in (Path("/proc") / str(pid) / "cmdline").read_bytes()
+    ]
+
+
+def launcher_of(run: Path) -> int:
+    (number,) = set(children_of(run)) - set(ranks_of(run))
+    return number
+
+
+def signalled(tmp_path: Path, whom: str, *words: str) -> tuple[int, dict[str, Any], Path]:
+    """Send SIGTERM behind the second step; return exit code, result and the run's folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grpo_exp.train", *LONG_RUN, *words],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    run = wait_for_steps(tmp_path, 2)
+    if whom == "group":
+        os.killpg(process.pid, signal.SIGTERM)
+    else:
+        one = {
+            "front end": lambda: process.pid,
+            "rank": lambda: ranks_of(run)[-1],
+            "launcher": lambda: launcher_of(run),
+        }
+        os.kill(one[whom](), signal.SIGTERM)
+    output, _ = process.communicate(timeout=90)
+    assert "Traceback" not in output
+    wait_for(lambda: not children_of(run), seconds=10, what="the end of all processes")
+    return process.returncode, json.loads((run / "result.json").read_text()), run
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", [(), ("launch=ddp", "launch.num_processes=2")], ids=["one", "two"])
+@pytest.mark.parametrize("whom", ["front end", "group", "rank", "launcher"])
+def test_sigterm_saves_and_ends_with_85_whoever_gets_it(whom: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    """Even the launcher, which ends its workers 30 s later: a step and a save of this model take less than one."""
+    code, result, run = signalled(tmp_path, whom, *words)
+    assert (code, result["status"], result["resumable"]) == (85, "stopped", True)
+    assert CheckpointStore(run / "checkpoints").read(result["steps"]).step == result["steps"]
+
+
+@pytest.mark.long
+def test_minutes_that_are_over_end_a_run_as_a_signal_does(tmp_path: Path) -> None:
+    """0.001 minutes are over before the first step has ended."""
+    done = run_train(*LONG_RUN, "trainer.max_wall_minutes=0.001", "trainer.eval_before=false", cwd=tmp_path)
+    result = json.loads((only_run(tmp_path / "outputs") / "result.json").read_text())
+    assert done.code == 85, done.output
+    assert result["reason"] == "trainer.max_wall_minutes=0.001 are over"

@@ -134,7 +134,6 @@ def test_run_that_goes_on_is_not_told_again_what_stands_in_its_events(start: Sta
     steps(first, 1, 2)
     first.close("stopped")
     second = observer_of(directory)
-    second.on_resume(2)
     assert second.last_step == 2
     steps(second, 3, 4)
     assert [event["step"] for event in read_events(directory)] == [2]
@@ -145,7 +144,6 @@ def test_run_that_goes_on_remembers_its_history(start: Start, observer_of: Obser
     directory = start()
     steps(observer_of(directory), 1)
     second = observer_of(directory)
-    second.on_resume(1)
     steps(second, 2)
     (event,) = read_events(directory)
     assert (event["step"], event["since"]) == (2, 1)

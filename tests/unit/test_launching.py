@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -105,3 +107,30 @@ def test_kill_waits_for_workers_that_outlive_the_launcher(tmp_path: Path, monkey
     assert len(children) == 1
     group.kill()
     assert not Path(f"/proc/{children[0]}").exists() or "Z" in Path(f"/proc/{children[0]}/stat").read_text()
+
+
+@pytest.mark.parametrize(("number", "waits"), [(signal.SIGTERM, True), (signal.SIGKILL, False)])
+def test_workers_whose_launcher_was_asked_to_end_may_finish_their_step(
+    number: signal.Signals, waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker ends when it finds the request; after a kill nobody waits for it, and it is no stop."""
+    directory = RunDirectory(tmp_path / "run")
+    (directory.log_root / "attempt-1").mkdir(parents=True)
+    worker = (
+        "import pathlib, time; print('up', flush=True)\n"
+        f"while not pathlib.Path({str(directory.stop_file)!r}).exists(): time.sleep(0.05)\n"
+        f"time.sleep(0.5); pathlib.Path({str(directory.result)!r}).write_text('{{}}')"
+    )
+    launcher = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {worker!r}]).wait()"
+    monkeypatch.setattr(launching, "build_command", lambda *a, **k: [sys.executable, "-c", launcher])
+    group = WorkerGroup(LaunchSettings.model_validate({"kind": "accelerate", "device": "cpu"}), directory)
+    deadline = time.monotonic() + 20
+    while "up" not in directory.worker_log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(group._process.pid, number)
+    while group.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert (directory.result.exists(), directory.stop_file.exists()) == (waits, waits)
+    group.kill()

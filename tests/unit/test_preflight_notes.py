@@ -140,7 +140,6 @@ TOLD = {
         "trainer.extra.repetition_penalty=1.2: samples come from another distribution",
     ),
     "evaluation of TRL": (["+trainer.extra.eval_steps=5"], "trainer.extra.eval_steps=5 has no effect: held-out"),
-    "checkpoints": (["+trainer.extra.save_steps=5"], "trainer.extra.save_steps=5 has no effect: no checkpoints"),
     "gate of another loss": (
         ["algorithm.sapo_temperature_pos=2.0"],
         "algorithm.sapo_temperature_pos=2.0 has no effect: algorithm.loss_type is not sapo",
@@ -226,6 +225,14 @@ TOLD = {
     "components that are one": (
         ["algorithm=gdpo", "algorithm.dynamic_sampling.enabled=false", "reward=math_only"],
         "algorithm.multi_objective_aggregation=normalize_then_sum: the reward has one component",
+    ),
+    "checkpoints that are off": (
+        ["trainer.checkpoint.enabled=false", "trainer.checkpoint.keep=3"],
+        "trainer.checkpoint.keep=3 has no effect: trainer.checkpoint.enabled is false",
+    ),
+    "best of nothing": (
+        ["trainer.checkpoint.best_metric=null", "trainer.checkpoint.best_is=lowest"],
+        "trainer.checkpoint.best_is=lowest has no effect: trainer.checkpoint.best_metric is null",
     ),
     "window longer than the run": (
         ["health.rules.truncation.window=100"],

@@ -40,7 +40,6 @@ def changed(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("algorithm.num_generations", 4),
         ("algorithm.dynamic_sampling.enabled", False),
         ("trainer.learning_rate", 2e-4),
-        ("trainer.max_steps", 101),
         ("trainer.max_completion_length", 33),
         ("trainer.extra", {"sync_ref_model": True}),
         ("model.priming.seed", 1),
@@ -76,10 +75,26 @@ def test_setting_that_changes_what_is_computed_changes_the_hash(path: str, value
         ("vllm.server_port", 8001),
         ("vllm.group_port", 51217),
         ("vllm.server_timeout_seconds", 600.0),
+        # When it is saved and when it stops is nothing that a step knows of.
+        ("trainer.checkpoint", {"enabled": False}),
+        ("trainer.max_wall_minutes", 60.0),
+        ("trainer.slurm_margin_minutes", 1.0),
+        ("trainer.max_steps", 100),  # the learning rate is constant: a longer run is this one, gone on with
     ],
 )
 def test_setting_that_may_change_on_resume_does_not(path: str, value: Any, config: dict[str, Any]) -> None:
     assert settings_hash(changed(config, path, value)) == settings_hash(config)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "is_same"), [("constant", True), ("constant_with_warmup", True), ("linear", False), ("cosine", False)]
+)
+def test_longer_run_is_another_one_where_the_learning_rate_depends_on_its_length(
+    schedule: str, is_same: bool, config: dict[str, Any]
+) -> None:
+    of_schedule = {**config, "trainer": {**config["trainer"], "lr_scheduler_type": schedule}}
+    longer = changed(of_schedule, "trainer.max_steps", 100)
+    assert (settings_hash(longer) == settings_hash(of_schedule)) is is_same
 
 
 def test_hash_is_eight_hex_digits_and_does_not_depend_on_the_order_of_keys(config: dict[str, Any]) -> None:

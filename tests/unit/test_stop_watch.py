@@ -67,3 +67,16 @@ def test_newer_attempt_replaces_workers_even_when_its_owner_has_left(directory: 
     assert not watch.is_replaced()
     begin_attempt(directory)
     assert watch.is_replaced()
+
+
+def test_time_that_is_over_asks_for_it_behind_all_else(directory: RunDirectory) -> None:
+    """Two limits: the first one that is over is named; a request is named before them."""
+    over: list[str | None] = [None, None]
+    watch = StopWatch(directory, owner=os.getpid(), limits=[lambda: over[0], lambda: over[1]])
+    assert watch.reason() is None
+    over[1] = "SLURM ends job 17"
+    assert watch.reason() == "SLURM ends job 17"
+    over[0] = "an hour is over"
+    assert watch.reason() == "an hour is over"
+    directory.stop_file.touch()
+    assert watch.reason() == "stopped on request"

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from grpo_exp import worker
+from grpo_exp.checkpoints.continuation import store_of
 from grpo_exp.errors import RunError
 from grpo_exp.run_lock import Lock
 from grpo_exp.rundir import RunDirectory, begin_attempt, find_or_create, read_events, write_json
 from grpo_exp.stop_watch import StopRequestedError
+from grpo_exp.tracking.metrics_log import MetricsLog
+from unit.resume.folder import add
 from unit.run_folder import a_result, settings_of
 
 Train = Callable[[RunDirectory, Any, Any], dict[str, Any]]
@@ -140,23 +143,73 @@ def test_worker_that_comes_too_late_does_not_begin(
 
 
 @pytest.mark.parametrize(
-    ("steps", "stopped", "health_stop", "expected"),
+    ("steps", "stopped", "health_stop", "saved", "expected"),
     [
-        (5, False, False, ("completed", 0, "all steps done")),
-        (2, True, False, ("stopped", 1, "asked")),
-        (5, True, False, ("stopped", 1, "asked, in the held-out evaluation after the last step")),
-        (2, True, True, ("stopped", 3, "asked")),
-        (5, True, True, ("stopped", 3, "asked")),  # a rule at the last step ends the evaluation, too
+        (5, False, False, 5, ("completed", 0, False, "all steps done")),
+        (2, True, False, 2, ("stopped", 85, True, "asked")),
+        (2, True, False, None, ("stopped", 1, False, "asked")),  # checkpoints are off: two steps are lost
+        (0, True, False, None, ("stopped", 85, True, "asked")),  # nothing is lost
+        (5, True, False, 5, ("stopped", 85, True, "asked, in the held-out evaluation after the last step")),
+        (2, True, True, 1, ("stopped", 3, False, "asked")),
+        (5, True, True, 5, ("stopped", 3, False, "asked")),  # a rule at the last step ends the evaluation, too
     ],
 )
-def test_result_says_where_a_stop_came(
-    steps: int, stopped: bool, health_stop: bool, expected: tuple[str, int, str]
-) -> None:
+def test_result_says_where_a_stop_came_and_whether_the_run_goes_on(
+    steps: int, stopped: bool, health_stop: bool, saved: int | None, expected: tuple[str, int, bool, str],
+    directory: RunDirectory,
+) -> None:  # fmt: skip
+    if saved is not None:
+        add(store_of(directory), saved)
     outcome: Any = SimpleNamespace(steps=steps, stopped=stopped, evaluation={"before": {}})
     observer: Any = SimpleNamespace(stop_reason="asked", health_stop=health_stop)
-    result = worker._to_result(outcome, observer, max_steps=5)
-    assert (result["status"], result["exit_code"], result["reason"]) == expected
+    result = worker._to_result(outcome, observer, directory, max_steps=5)
+    assert (result["status"], result["exit_code"], result["resumable"], result["reason"]) == expected
     assert (result["steps"], result["eval"]) == (steps, {"before": {}})
+
+
+def test_failure_with_a_checkpoint_can_be_gone_on_with(
+    directory: RunDirectory, train_as: Callable[[Train], None]
+) -> None:
+    def train(directory: RunDirectory, settings: Any, observer: Any) -> dict[str, Any]:
+        raise ValueError("boom")
+
+    train_as(train)
+    for resumable in (False, True):
+        with pytest.raises(ValueError, match="boom"):
+            worker.run_worker(directory)
+        assert (result_of(directory)["exit_code"], result_of(directory)["resumable"]) == (1, resumable)
+        if not resumable:
+            add(store_of(directory), 2)
+
+
+def test_curves_before_a_resume_are_looked_at_again(
+    directory: RunDirectory, train_as: Callable[[Train], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window of 3 steps without variance: two lie before the resume, so that the rule speaks at the third."""
+    settings = settings_of(directory.path.parent, "health.window=3", "trainer.checkpoint.best_metric=train/reward")
+    write_json(directory.config_json, settings.model_dump(mode="json"))
+    dead = {"train/loss": 0.5, "train/frac_reward_zero_std": 1.0}
+    log = MetricsLog(directory.metrics)
+    for step, reward in ((1, 0.25), (2, 0.5)):
+        log.append(step, dead | {"train/reward": reward}, 1.0)
+    log.close()
+    seen: dict[str, Any] = {}
+
+    def train(directory: RunDirectory, settings: Any, observer: Any) -> dict[str, Any]:
+        seen["step"] = observer.last_step
+        observer.on_metrics(3, dead | {"train/reward": 1.5})
+        seen["facts"] = observer.checkpoint_facts()
+        return training_result()
+
+    train_as(train)
+    monkeypatch.setattr(worker, "_draw", lambda *_: None)
+    worker.run_worker(directory)
+    assert seen["step"] == 2
+    warned = [(event["rule"], event["step"]) for event in read_events(directory) if event["kind"] == "warning"]
+    assert warned == [("dead_groups", 3)]
+    # The mean of 0.25, 0.5 and 1.5; three lines.
+    assert seen["facts"]["best"] == {"metric": "train/reward", "value": 0.75}
+    assert seen["facts"]["metrics"] == {"bytes": directory.metrics.stat().st_size, "lines": 3}
 
 
 def test_first_steps_are_explained_once_in_the_life_of_a_run(

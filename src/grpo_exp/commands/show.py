@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from grpo_exp.checkpoints.continuation import store_of
 from grpo_exp.conclusion import conclude, steps_done
 from grpo_exp.console import build_console
 from grpo_exp.errors import ConfigError, ExitCode
@@ -51,4 +52,6 @@ def describe_unfinished(directory: RunDirectory, owner: Owner, *, max_steps: int
         ended = f"process {owner.pid} on {owner.host} has ended without a result"
     if owner.age_seconds is not None:
         ended += f", last heard of {format_duration(owner.age_seconds)} ago"
-    return f"lost: {where}; {ended}; start it again to run it from the beginning"
+    step = store_of(directory).newest_step()
+    again = "run it from the beginning" if step is None else f"go on from checkpoint-{step}"
+    return f"lost: {where}; {ended}; start it again to {again}"

@@ -27,6 +27,7 @@ def notes(settings: RunSettings, data: PromptData) -> list[str]:
         *sampling_notes(settings),
         *_reward_notes(settings),
         *_optimizer_notes(settings),
+        *_checkpoint_notes(settings),
         *_fast_step_notes(settings),
         *extra_notes(settings),
         *_tiny_notes(settings),
@@ -69,6 +70,22 @@ def _optimizer_notes(settings: RunSettings) -> list[str]:
             f"({trainer.adam_beta2**0.5:.3g}) to converge (arXiv:1412.6980, theorem 4.1); 0.9 and 0.999 are usual"
         )
     return found
+
+
+def _checkpoint_notes(settings: RunSettings) -> list[str]:
+    checkpoint = settings.trainer.checkpoint
+    if not checkpoint.enabled:
+        return [
+            f"trainer.checkpoint.{name}={getattr(checkpoint, name)} has no effect: trainer.checkpoint.enabled is "
+            "false; leave it out, or set that true"
+            for name in changed(checkpoint, "every_steps", "keep", "best_metric", "best_is")
+        ]
+    if checkpoint.best_metric is None and changed(checkpoint, "best_is"):
+        return [
+            f"trainer.checkpoint.best_is={checkpoint.best_is} has no effect: trainer.checkpoint.best_metric is null; "
+            "leave it out, or name a curve"
+        ]
+    return []
 
 
 def _fast_step_notes(settings: RunSettings) -> list[str]:

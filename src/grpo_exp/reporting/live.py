@@ -34,6 +34,7 @@ class LiveRun:
         events: The file with the events; need not exist.
         so_far: Number of an attempt: show what stands in the files already, of the events those of this attempt and
             later ones. None: the run is about to start, and what is in the events has been told.
+        shown_bytes: Of the curves, which an earlier attempt has shown.
     """
 
     def __init__(
@@ -46,10 +47,11 @@ class LiveRun:
         component_names: Sequence[str],
         events: Path | None = None,
         so_far: int | None = None,
+        shown_bytes: int = 0,
     ) -> None:
         self._status = status
         self._view = ProgressView(total_steps, component_names, console, live=shows_live_table(console))
-        self._metrics = Tail(metrics)
+        self._metrics = Tail(metrics, offset=shown_bytes)
         self._events = None if events is None else Tail(events, from_start=so_far is not None)
         self._so_far = so_far
         self._latest: dict[Tail, float] = {}

@@ -12,9 +12,10 @@ class Tail:
     Args:
         path: The file; it need not exist yet.
         from_start: Whether to begin with what stands in it now.
+        offset: Bytes of it that have been read before.
     """
 
-    def __init__(self, path: Path, *, from_start: bool = True) -> None:
+    def __init__(self, path: Path, *, from_start: bool = True, offset: int = 0) -> None:
         #: Whether the last `read` began at the start again, since the file was cut back or replaced.
         self.restarted = False
         self._path = path
@@ -22,6 +23,8 @@ class Tail:
         self._offset = 0
         if not from_start:
             self.read()
+        elif offset:
+            self._file, self._offset = path.stat().st_ino, offset
 
     def read(self) -> list[bytes]:
         """Return the lines that were added since the last call.

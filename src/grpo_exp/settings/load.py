@@ -25,7 +25,7 @@ from grpo_exp.settings.base import Settings
 from grpo_exp.settings.command_words import check_words, explain, list_groups
 from grpo_exp.settings.completion import complete
 from grpo_exp.settings.faults import all_faults, describe_faults
-from grpo_exp.settings.run import RunSettings
+from grpo_exp.settings.run import RESUME_WORDS, RunSettings
 from grpo_exp.settings.tracker import TrackerSettings
 
 GroupT = TypeVar("GroupT", bound=Settings)
@@ -248,6 +248,8 @@ def absolute_paths(settings: RunSettings, base: Path) -> RunSettings:
         return None if text is None else str((base / Path(text).expanduser()).resolve())
 
     changes: dict[str, Any] = {"output_dir": absolute(settings.output_dir)}
+    if settings.resume not in RESUME_WORDS:
+        changes["resume"] = absolute(settings.resume)
     if settings.dataset.kind == "jsonl":
         files = {"path": absolute(settings.dataset.path), "eval_path": absolute(settings.dataset.eval_path)}
         changes["dataset"] = settings.dataset.model_copy(update=files)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
@@ -18,6 +19,7 @@ from grpo_exp.settings.tracker import TrackerSettings
 from grpo_exp.settings.trainer import TrainerSettings
 from grpo_exp.settings.vllm import VllmSettings
 
+RESUME_WORDS = ("auto", "never")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -30,8 +32,9 @@ class RunSettings(Settings):
     """Seed of the order of the prompts, of sampling and of the held-out problems."""
     output_dir: PathText = "outputs"
     """Where run folders go."""
-    resume: Literal["auto", "never"] = "auto"
-    """`auto` finds the run of the same settings; `never` starts a new one beside it (-2, -3)."""
+    resume: PathText = "auto"
+    """`auto` finds the run of the same settings and goes on from its newest complete checkpoint; `never` starts a new
+    one beside it (-2, -3); the folder of a run or of a checkpoint, written with a slash, is gone on from."""
     model: ModelSettings
     """The policy."""
     reward: RewardSettings
@@ -57,3 +60,12 @@ class RunSettings(Settings):
         if not _NAME.fullmatch(value):
             raise ValueError(f"{value!r} is not a plain folder name; use letters, digits, dots, dashes and underscores")
         return value
+
+    @field_validator("resume")
+    @classmethod
+    def _is_a_word_or_a_folder(cls, value: str) -> str:
+        if value in RESUME_WORDS or "/" in value:
+            return value
+        near = difflib.get_close_matches(value, RESUME_WORDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"for a folder here write resume=./{value}"
+        raise ValueError(f"must be one of 'auto', 'never' and the folder of a run or checkpoint; {hint}")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from grpo_exp.settings.base import Float, FractionBelowOne, Int, NoneText, Settings, Text
+from grpo_exp.settings.checkpoint import CheckpointSettings
 from grpo_exp.settings.completion_tables import CompletionTables
 from grpo_exp.settings.model import CompletionLength, LearningRate, MicroBatch
 
@@ -51,6 +52,14 @@ class TrainerSettings(Settings):
     """Write the trained model into `model/` of the run folder."""
     completions: CompletionTables = Field(default_factory=CompletionTables)
     """Tables of completions in the run folder."""
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    """When the whole state is saved, so that a run goes on where it was."""
+    max_wall_minutes: Annotated[Annotated[Float, Field(gt=0, le=525_600)] | None, NoneText] = None
+    """Save and stop behind the first step that ends later than this, in minutes since the workers of this attempt were
+    started; null is never."""
+    slurm_margin_minutes: Annotated[Float, Field(ge=0, le=1440)] = 5.0
+    """Inside a SLURM job: save and stop this long before its time limit, in minutes; 0 does not look at it. Must be
+    longer than a step and a save. 5 is what `slurm/single.sbatch` has SLURM warn by."""
     extra: dict[Text, Any] = Field(default_factory=dict)
     """Other fields of TRL's GRPOConfig, by name; a field that a setting here owns is refused."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NotRequired, SupportsFloat, TypedDict
@@ -42,6 +43,7 @@ class MetricsLog:
         if _ends_inside_a_line(path):
             self._file.write(b"\n")
             self._file.flush()
+        self._num_lines = path.read_bytes().count(b"\n")
 
     def append(self, step: int, metrics: Mapping[str, Any], time: float) -> MetricsRecord:
         """Write one record.
@@ -60,7 +62,13 @@ class MetricsLog:
         line = json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n"
         self._file.write(line.encode())
         self._file.flush()
+        self._num_lines += 1
         return record
+
+    def sync(self) -> tuple[int, int]:
+        """Bring the file to the disk, and return its size in bytes and in lines."""
+        os.fsync(self._file.fileno())
+        return self._file.tell(), self._num_lines
 
     def close(self) -> None:
         """Close the file; calling it twice does no harm."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback
+from grpo_exp.backends.trl.callbacks import CheckpointCallback, MetricsCallback, StopCallback
 from grpo_exp.backends.trl.trainer import StepClock
 
 
@@ -112,3 +112,57 @@ def test_stop_at_the_last_step_is_a_completed_run(arguments: TrainingArguments) 
     callback = StopCallback(lambda: True, lambda value: value)
     callback.on_log(arguments, state(10, of=10), TrainerControl(), logs={"loss": 0.0})
     assert not callback.stopped
+
+
+# ------------------------------------------------------------------------------------------ checkpoints
+
+
+def saves_at(
+    arguments: TrainingArguments, *, every_steps: int | None, asked: int = 0, broken: int = 0, stops_at: int = 0
+) -> list[int]:
+    """Return the steps of 7 behind which a checkpoint is saved."""
+    found, now = [], 0
+    callback = CheckpointCallback(
+        every_steps=every_steps,
+        is_asked=lambda: now == asked,
+        is_broken=lambda: now == broken,
+        any_process=lambda value: value,
+    )
+    for now in range(1, 8):
+        control = TrainerControl(should_training_stop=now == stops_at)
+        callback.on_log(arguments, state(now, of=7), control, logs={"loss": 0.0})
+        callback.on_log(arguments, state(now, of=7), control, logs={"train_runtime": 1.0})  # no step
+        if control.should_save:
+            found.append(now)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("wishes", "expected"),
+    [
+        ({"every_steps": 3}, [3, 6, 7]),  # and the last one
+        ({"every_steps": None}, [7]),
+        ({"every_steps": None, "stops_at": 2}, [2, 7]),
+        ({"every_steps": None, "asked": 5}, [5, 7]),
+        ({"every_steps": 3, "broken": 6}, [3, 7]),
+        ({"every_steps": 3, "broken": 7}, [3, 6]),
+        ({"every_steps": 3, "broken": 6, "asked": 6}, [3, 6, 7]),  # asked for all the same
+    ],
+)
+def test_checkpoint_is_saved_when_it_is_due_or_asked_for(
+    wishes: dict[str, Any], expected: list[int], arguments: TrainingArguments
+) -> None:
+    assert saves_at(arguments, **wishes) == expected
+
+
+def test_one_process_that_asks_for_a_checkpoint_has_all_of_them_save(arguments: TrainingArguments) -> None:
+    """This one asks for nothing and finds nothing broken; another one does, in the order of the questions."""
+    for others, saves in (([True], True), ([False, False], True), ([False, True], False)):
+        answers = iter(others)
+        callback = CheckpointCallback(
+            every_steps=3, is_asked=lambda: False, is_broken=lambda: False,
+            any_process=lambda value, answers=answers: value or next(answers),
+        )  # fmt: skip
+        control = TrainerControl()
+        callback.on_log(arguments, state(3), control, logs={"loss": 0.0})
+        assert control.should_save is saves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,22 @@ def test_findings_are_shown_at_once_in_two_lines_unless_they_are_only_logged(tmp
         "critical (step 13): it broke",
         "  try: raise [it]",
     ]
+
+
+def test_curves_that_an_earlier_attempt_has_shown_are_not_shown_again(tmp_path: Path) -> None:
+    """Steps 1 and 2 stand in the file when the run goes on; step 3 comes."""
+    metrics, out = tmp_path / "metrics.jsonl", io.StringIO()
+
+    def measure(step: int) -> None:
+        with metrics.open("a") as stream:
+            stream.write(json.dumps({"step": step, "time": 1.0, "metrics": {"train/reward": 0.5}}) + "\n")
+
+    measure(1)
+    measure(2)
+    shown = metrics.stat().st_size
+    console = Console(file=out, width=200)
+    with LiveRun(metrics, tmp_path / "s", console, total_steps=3, component_names=[], shown_bytes=shown):
+        measure(3)
+    assert "3/3" in out.getvalue()
+    assert "1/3" not in out.getvalue()
+    assert "2/3" not in out.getvalue()

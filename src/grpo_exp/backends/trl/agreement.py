@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
+
+from grpo_exp.errors import RunError
 
 
 def agree_over(accelerator: Any) -> Callable[[bool], bool]:
@@ -20,6 +23,28 @@ def agree_over(accelerator: Any) -> Callable[[bool], bool]:
         return bool(accelerator.reduce(flag, reduction="sum").item())
 
     return any_process
+
+
+def together(accelerator: Any, work: Callable[[], None], *, what: str) -> None:
+    """Do something on this process, and go on when all processes have done it; a fault on one of them ends all.
+
+    Args:
+        accelerator: Of the trainer.
+        work: What this process does; it waits for no other one where it can fail.
+        what: Names it for the processes that did not fail.
+
+    Raises:
+        Exception: What `work` raised here.
+        RunError: It failed on another process.
+    """
+    error: Exception | None = None
+    try:
+        work()
+    except Exception as raised:
+        error = raised
+    if agree_over(accelerator)(error is not None):
+        told = gather_object(["" if error is None else f"{type(error).__name__}: {error}"])
+        raise error or RunError(f"{what} failed on another process: {next(text for text in told if text)}")
 
 
 @contextmanager

@@ -75,3 +75,49 @@ class StopCallback(TrainerCallback):
         if self._any_process(self._wants_stop()):
             self.stopped = state.global_step < state.max_steps
             control.should_training_stop = True
+
+
+class CheckpointCallback(TrainerCallback):
+    """Have a checkpoint saved behind some steps, at the same ones on all processes.
+
+    Behind every so many steps, the last one, the one at which training stops, and those at which somebody asks for it;
+    never, unless it is asked for, behind a step that broke the run.
+
+    It must be added behind the callback that stops.
+
+    Args:
+        every_steps: Steps between two; None is only at a stop and at the end.
+        is_asked: Asked on every process after every step.
+        is_broken: Whether the step has broken the run; asked on every process before a save.
+        any_process: Whether a boolean is true on any process; called on all of them together.
+    """
+
+    def __init__(
+        self,
+        *,
+        every_steps: int | None,
+        is_asked: Callable[[], bool],
+        is_broken: Callable[[], bool],
+        any_process: Callable[[bool], bool],
+    ) -> None:
+        self._every_steps = every_steps
+        self._is_asked = is_asked
+        self._is_broken = is_broken
+        self._any_process = any_process
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Decide when a step has been logged: transformers saves right after that."""
+        if logs is None or "loss" not in logs:
+            return
+        asked = self._any_process(self._is_asked())
+        due = control.should_training_stop or state.global_step >= state.max_steps
+        due = due or (self._every_steps is not None and state.global_step % self._every_steps == 0)
+        if asked or (due and not self._any_process(self._is_broken())):
+            control.should_save = True

@@ -8,18 +8,16 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
-from accelerate.utils import gather_object
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from grpo_exp.backends.trl.agreement import agree_over
+from grpo_exp.backends.trl.agreement import together
 from grpo_exp.backends.trl.completion_recorder import CompletionRecorder, ScoredRows
 from grpo_exp.backends.trl.kl_probe import KlProbe
 from grpo_exp.backends.trl.prompt_order import PromptOrderSampler
 from grpo_exp.backends.trl.reward_batch import OUTCOMES, RewardBatch
 from grpo_exp.backends.trl.seeds import seed_rollouts, seeded_engine
-from grpo_exp.errors import RunError
 
 # Shapes: N completions over all processes, K reward components, O outcomes.
 
@@ -130,14 +128,11 @@ class TimedGRPOTrainer(GRPOTrainer):
 
     def _score(self, inputs: Any, prompts: Any, completions: Any, completion_ids: Any) -> None:
         """Score on this process's rows; a fault on one process ends all of them, before they wait for each other."""
-        error: Exception | None = None
-        try:
-            self._rewards.score(inputs, prompts, completions, completion_ids)
-        except Exception as raised:
-            error = raised
-        if agree_over(self.accelerator)(error is not None):
-            told = gather_object(["" if error is None else f"{type(error).__name__}: {error}"])
-            raise error or RunError(f"the reward failed on another process: {next(text for text in told if text)}")
+        together(
+            self.accelerator,
+            lambda: self._rewards.score(inputs, prompts, completions, completion_ids),
+            what="the reward",
+        )
         counts_KO = torch.tensor(self._rewards.outcomes(), device=self.accelerator.device)
         if self.accelerator.num_processes > 1:
             counts_KO = cast(torch.Tensor, self.accelerator.reduce(counts_KO, reduction="sum"))

@@ -15,7 +15,8 @@ from trl.trainer.grpo_config import GRPOConfig
 
 from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.arguments import build_arguments
-from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback
+from grpo_exp.backends.trl.callbacks import CheckpointCallback, MetricsCallback, StopCallback
+from grpo_exp.backends.trl.checkpointing import CheckpointingTrainer, CheckpointPlan, Part
 from grpo_exp.backends.trl.completion_recorder import CompletionRecorder
 from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer, SamplingRules
 from grpo_exp.backends.trl.fast_step import FastStepTrainer
@@ -23,6 +24,7 @@ from grpo_exp.backends.trl.generation import SamplingPlan, build_generate, sampl
 from grpo_exp.backends.trl.kl_probe import KlProbe
 from grpo_exp.backends.trl.reward_batch import RewardBatch
 from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
+from grpo_exp.checkpoints.store import Checkpoint
 from grpo_exp.data.prompts import PromptData, PromptRow
 from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo, held_out_rows, limited, most_telling
 from grpo_exp.evaluation.held_out import HeldOutResult, evaluate_held_out
@@ -73,6 +75,9 @@ class _Parts:
     data: PromptData
     components: Sequence[RewardComponent]
     observer: TrainingObserver
+    checkpoints: CheckpointPlan | None
+    evaluation: dict[str, dict[str, Any]]
+    """Held-out results so far, by when."""
 
 
 def run_training(
@@ -83,11 +88,13 @@ def run_training(
     *,
     model_dir: Path,
     use_cpu: bool,
+    checkpoints: CheckpointPlan | None = None,
 ) -> TrainingOutcome:
     """Load, evaluate, train, save, evaluate; on every process of the run.
 
     A stop ends training after the step, and an evaluation before its next batch: it is then absent from the outcome.
-    The model is saved before the last evaluation, so that a stop there does not cost it.
+    The model is saved before the last evaluation, so that a stop there does not cost it. With a checkpoint to go on
+    from, what was done before it is not done again: priming, the evaluation before training, its steps.
 
     Args:
         settings: The run.
@@ -96,22 +103,20 @@ def run_training(
         observer: Is told what happens.
         model_dir: Where the trained model goes.
         use_cpu: Train on the CPU.
+        checkpoints: Where to save them, and the one to go on from; None saves none.
     """
-    parts = _Parts(settings, plan, data, build_components(settings.reward), observer)
+    resume = None if checkpoints is None else checkpoints.resume
+    evaluation = {} if resume is None else dict(resume.manifest.facts["evaluation"])
+    parts = _Parts(settings, plan, data, build_components(settings.reward), observer, checkpoints, evaluation)
     arguments = build_arguments(settings, plan, output_dir=model_dir.parent, use_cpu=use_cpu)
     clock = StepClock()
     trainer = _build_trainer(parts, arguments, clock)
-    stop = StopCallback(observer.wants_stop, agree_over(trainer.accelerator))
-    trainer.add_callback(MetricsCallback(clock, observer.on_metrics))
-    trainer.add_callback(stop)  # behind the metrics: a step that is broken is the last one
-    _add_recorder(trainer, parts)
-    _add_kl_probe(trainer, settings)  # behind the clock, which is read when the step ends
-    evaluation: dict[str, dict[str, Any]] = {}
+    stop = _add_callbacks(parts, trainer, clock)
     try:
-        if settings.trainer.eval_before:
+        if settings.trainer.eval_before and resume is None:
             evaluation["before"] = _evaluate(parts, trainer, "before")
-        observer.on_phase("training", 0, settings.trainer.max_steps)
-        trainer.train()
+        observer.on_phase("training", 0 if resume is None else resume.step, settings.trainer.max_steps)
+        _train(trainer, resume, max_steps=settings.trainer.max_steps)
         if not stop.stopped:
             if settings.trainer.save_model:
                 observer.on_phase("saving the model")
@@ -122,6 +127,36 @@ def run_training(
     return TrainingOutcome(trainer.state.global_step, stop.stopped, evaluation)
 
 
+def _train(trainer: TimedGRPOTrainer, resume: Checkpoint | None, *, max_steps: int) -> None:
+    if resume is None:
+        trainer.train()
+    elif resume.step < max_steps:
+        trainer.train(resume_from_checkpoint=str(resume.path))
+    else:  # transformers would make one step more
+        assert isinstance(trainer, CheckpointingTrainer)
+        trainer.take_weights(resume)
+
+
+def _add_callbacks(parts: _Parts, trainer: TimedGRPOTrainer, clock: StepClock) -> StopCallback:
+    """Add what happens between steps; each looks at what those before it did."""
+    any_process = agree_over(trainer.accelerator)
+    stop = StopCallback(parts.observer.wants_stop, any_process)
+    trainer.add_callback(MetricsCallback(clock, parts.observer.on_metrics))
+    trainer.add_callback(stop)  # behind the metrics: a step that is broken is the last one
+    plan = parts.checkpoints
+    if plan is not None:
+        trainer.add_callback(
+            CheckpointCallback(
+                every_steps=plan.settings.every_steps,
+                is_asked=plan.is_asked,
+                is_broken=plan.is_broken,
+                any_process=any_process,
+            )
+        )
+    _add_kl_probe(trainer, parts.settings)  # behind the clock, which is read when the step ends
+    return stop
+
+
 def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> TimedGRPOTrainer:
     settings, observer = parts.settings, parts.observer
     with arguments.main_process_first(desc="building the model"):
@@ -129,8 +164,9 @@ def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> Ti
             settings.model, on_priming_step=lambda step, loss: _tell_priming(observer, settings, step)
         )
     names = [component.name for component in parts.components]
-    trainer = _trainer_class(settings)(
+    trainer = _trainer_class(settings, saves=parts.checkpoints is not None)(
         **_rules(settings, names),
+        **_saving(parts),
         rewards=RewardBatch(parts.components, list(parts.data.train[0].columns)),
         primary=names.index(settings.reward.primary),
         clock=clock,
@@ -139,6 +175,8 @@ def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> Ti
         train_dataset=to_dataset(parts.data.train),
         processing_class=tokenizer,
     )
+    if isinstance(trainer, DynamicSamplingTrainer) and isinstance(trainer, CheckpointingTrainer):
+        trainer.parts["dynamic_sampling"] = Part(trainer.sampling_state, trainer.load_sampling_state)
     if isinstance(trainer, FastStepTrainer) and trainer.fast_step_fault is not None:
         fault = trainer.fast_step_fault
         observer.on_note(f"trainer.fast_step=true has no effect: {fault}; trainer.fast_step=false leaves this line out")
@@ -162,9 +200,11 @@ def _add_kl_probe(trainer: TimedGRPOTrainer, settings: RunSettings) -> None:
     if probe.enabled:
         trainer.kl_probe = KlProbe(trainer, completions=probe.completions, every_steps=probe.every_steps)
         trainer.add_callback(trainer.kl_probe)
+        if isinstance(trainer, CheckpointingTrainer):
+            trainer.parts["kl_probe"] = Part(trainer.kl_probe.state_dict, trainer.kl_probe.load_state_dict)
 
 
-def _trainer_class(settings: RunSettings) -> type[TimedGRPOTrainer]:
+def _trainer_class(settings: RunSettings, *, saves: bool) -> type[TimedGRPOTrainer]:
     """Return the trainer of these settings: each capability is a class of its own, and they know nothing of each other.
 
     The fast step comes first: it lays out what the others made.
@@ -172,6 +212,7 @@ def _trainer_class(settings: RunSettings) -> type[TimedGRPOTrainer]:
     is_fast = settings.trainer.fast_step and fast_step_fault(settings) is None
     parts = [FastStepTrainer] if is_fast else []
     parts += [DynamicSamplingTrainer] if settings.algorithm.dynamic_sampling.enabled else []
+    parts += [CheckpointingTrainer] if saves else []
     return type("PolicyTrainer", tuple(parts) or (TimedGRPOTrainer,), {})
 
 
@@ -182,6 +223,18 @@ def _rules(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         return {}
     metric = names.index(sampling.metric or settings.reward.primary)
     return {"rules": SamplingRules(metric, sampling.max_rounds, sampling.on_exhausted)}
+
+
+def _saving(parts: _Parts) -> dict[str, Any]:
+    """Return what the trainer is told about checkpoints, nothing where none are saved."""
+    plan, observer = parts.checkpoints, parts.observer
+    if plan is None:
+        return {}
+    return {
+        "plan": plan,
+        "facts": lambda: {**plan.facts(), "evaluation": parts.evaluation},
+        "on_saving": lambda: observer.on_phase("saving a checkpoint"),
+    }
 
 
 def _tell_priming(observer: TrainingObserver, settings: RunSettings, step: int) -> None:
