@@ -11,7 +11,19 @@ from pathlib import Path
 from architecture.checkout import CHECKOUT
 
 #: Each of these costs seconds to import, or is none of the front end's business.
-HEAVY = {"torch", "transformers", "trl", "mlflow", "wandb", "datasets", "accelerate", "peft", "vllm", "matplotlib"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "trl",
+    "mlflow",
+    "wandb",
+    "tensorboard",
+    "datasets",
+    "accelerate",
+    "peft",
+    "vllm",
+    "matplotlib",
+}
 
 
 def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -290,10 +290,13 @@ def test_a_server_that_comes_back_while_the_run_goes_on_gets_all_without_sync(
 ) -> None:
     server.stop()
     run = begin(tmp_path / "out", f"tracker.mlflow.tracking_uri={server.uri}")
-    trainer = start(run, 1, 80, seconds=0.5)
+    trainer = start(run, 1, 5000, seconds=0.2)
     wait_until(lambda: bool(events(run, "tracker")))
     server.start()
-    assert trainer.wait(120) == 0
+    wait_until(lambda: bool(events(run, "note")))
+    trainer.kill()
+    trainer.wait()
+    wait_until(lambda: not copier_processes(run))
     assert len(events(run, "tracker")) == 1
     assert events(run, "note") == ["MLflow gets the curves again, also those that it had missed"]
     [found] = mlflow_runs(server.uri)

@@ -31,8 +31,8 @@ def build_tracker(name: str, settings: RunSettings, directory: RunDirectory) -> 
         directory: The run; W&B's files live in it.
     """
     output_dir = Path(settings.output_dir)
-    match {"mlflow": settings.tracker.mlflow, "wandb": settings.tracker.wandb,
-           "tensorboard": settings.tracker.tensorboard}[name]:  # fmt: skip
+    tracker = settings.tracker
+    match {"mlflow": tracker.mlflow, "wandb": tracker.wandb, "tensorboard": tracker.tensorboard}[name]:
         case MlflowTracker() as mlflow:
             uri = default_tracking_uri(output_dir) if mlflow.tracking_uri is None else mlflow.tracking_uri
             return MlflowRunTracker(uri, experiment=mlflow.experiment, artifact_directory=output_dir / "mlartifacts")
@@ -50,8 +50,7 @@ def build_tracker(name: str, settings: RunSettings, directory: RunDirectory) -> 
             root = None if tensorboard.directory is None else Path(tensorboard.directory)
             folder = directory.path / "tensorboard" if root is None else root / settings.name / directory.run_id
             return TensorboardRunTracker(folder, shown=output_dir if root is None else root)
-        case _:
-            raise AssertionError(f"{name} is not chosen")
+    raise AssertionError(f"{name} is not chosen")
 
 
 def open_commands(settings: RunSettings, directory: RunDirectory) -> list[str]:

@@ -17,13 +17,13 @@ from grpo_exp.tracking.tables import CompletionsTable
 from grpo_exp.tracking.tracker import RunInfo, RunStatus
 
 if TYPE_CHECKING:
-    from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
-    from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.summary.writer.record_writer import RecordWriter
 
 _PREFIX = "events.out.tfevents."
 _BEGUN = "begun"
 _STRING_TYPE = 7  # DT_STRING of TensorFlow's types.proto
+# The messages are made when TensorBoard's modules are loaded, so pyright does not see them.
+
 #: Files that are shown as text.
 _SHOWN_FILES = {"config.yaml", "overrides.txt", "provenance.json", "result.json"}
 
@@ -121,17 +121,17 @@ class TensorboardRunTracker:
         from tensorboard.compat.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]
 
         plugin = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
-        tensor = TensorProto(dtype=_STRING_TYPE, string_val=[text.encode()])  # pyright: ignore[reportArgumentType]
+        tensor = TensorProto(dtype=_STRING_TYPE, string_val=[text.encode()])
         value = Summary.Value(tag=tag, metadata=plugin, tensor=tensor)
         self._write_summary(Summary(value=[value]), step=step, time=time.time())
         self._flush()
 
-    def _write_summary(self, summary: Summary, *, step: int, time: float) -> None:
+    def _write_summary(self, summary: Any, *, step: int, time: float) -> None:
         from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
         self._write(Event(wall_time=time, step=step, summary=summary))
 
-    def _write(self, event: Event) -> None:
+    def _write(self, event: Any) -> None:
         assert self._writer is not None
         self._writer.write(event.SerializeToString())
 

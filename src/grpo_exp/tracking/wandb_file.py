@@ -15,18 +15,20 @@ _FILE_HEADER_BYTES = 7
 _BLOCK_BYTES = 32 * 1024
 _CHUNK_HEADER = struct.Struct("<IHB")
 _WHOLE, _FIRST, _LAST = 1, 2, 4
+_NUM_LAST = 20
 
 
-def ends_with_exit(path: Path) -> bool:
-    """Say whether the last record in the file is the one that W&B writes when a run ends."""
+def is_whole(path: Path) -> bool:
+    """Say whether the file holds the record that W&B writes when a run ends, and no record is cut."""
+    # The messages are made when W&B's module is loaded, so pyright does not see them.
     from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore[reportAttributeAccessIssue]
 
     if not path.exists():
         return False
-    last = b""
-    for record in _records(path.read_bytes()):
-        last = record
-    return Record.FromString(last).WhichOneof("record_type") == "exit"
+    records = list(_records(path.read_bytes()))
+    # The end comes last but for what W&B adds about itself.
+    kinds = [Record.FromString(record).WhichOneof("record_type") for record in records[-_NUM_LAST:] if record]
+    return all(records) and "exit" in kinds
 
 
 def _records(content: bytes) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from grpo_exp.tracking.metrics_log import MetricsRecord, to_record
 from grpo_exp.tracking.names import to_backend_name
 from grpo_exp.tracking.tables import CompletionsTable
 from grpo_exp.tracking.tracker import RunInfo, RunStatus
-from grpo_exp.tracking.wandb_file import ends_with_exit
+from grpo_exp.tracking.wandb_file import is_whole
 
 if TYPE_CHECKING:
     import wandb
@@ -29,8 +29,8 @@ Mode = Literal["online", "offline", "disabled"]
 STEP_METRIC = "train/global_step"
 #: How long W&B looks for its server before it is tried again (its own default is 90 s).
 INIT_TIMEOUT_SECONDS = 30.0
-#: W&B's own process writes the last record, and may be behind.
-_LAST_RECORD_SECONDS = 5.0
+#: How long the file of an offline run may take to be whole after its end.
+WRITE_TIMEOUT_SECONDS = 5.0
 MAX_TAG_CHARACTERS = 64
 #: W&B tells finished from failed by the exit code, and has 255 for what was interrupted. A stopped run goes on later,
 #: so it has not failed; `status` in the summary says which it was.
@@ -165,7 +165,7 @@ class WandbRunTracker:
                 run.summary["status"] = status
         finally:
             run.finish(exit_code=_EXIT_CODE["killed" if status is None else status])
-        if self._mode == "offline" and not _is_whole(log):
+        if self._mode == "offline" and not _is_whole_soon(log):
             raise OSError(f"{log}: W&B could not write it to its end; make room on the disk")
 
     def open_command(self, ids: Mapping[str, str]) -> str:
@@ -202,10 +202,10 @@ class WandbRunTracker:
         )
 
 
-def _is_whole(log: Path) -> bool:
-    """Say whether the file of a run that has ended gets its last record; on a busy machine that is a moment later."""
-    deadline = time.monotonic() + _LAST_RECORD_SECONDS
-    while not ends_with_exit(log):
+def _is_whole_soon(log: Path) -> bool:
+    """Wait for the file of a run that has ended: on a busy machine W&B's service still writes for a moment."""
+    deadline = time.monotonic() + WRITE_TIMEOUT_SECONDS
+    while not is_whole(log):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.1)

@@ -13,7 +13,7 @@ from grpo_exp.settings.tracker import TrackerSettings, WandbTracker
 from grpo_exp.tracking.build import active_trackers
 from grpo_exp.tracking.tables import CompletionsTable
 from grpo_exp.tracking.tracker import RunInfo, RunStatus
-from grpo_exp.tracking.wandb_file import ends_with_exit
+from grpo_exp.tracking.wandb_file import is_whole
 from grpo_exp.tracking.wandb_tracker import WandbRunTracker, resolve_mode
 from unit.tracking.wandb_files import history, read
 
@@ -107,10 +107,10 @@ def test_findings_tables_and_files_are_attached_and_a_cut_file_is_noticed(tmp_pa
     [log] = directory.glob("wandb/offline-run-*/*.wandb")
     content = log.read_bytes()
     assert len(content) > 3 * 32 * 1024
-    assert ends_with_exit(log)
+    assert is_whole(log)
     for size in (0, 7, 10, 40_000, len(content) - 1):
         log.write_bytes(content[:size])
-        assert not ends_with_exit(log), size
+        assert not is_whole(log), size
 
 
 def test_finishing_a_run_that_never_started_does_nothing(tmp_path: Path) -> None:
