@@ -35,6 +35,7 @@ os.environ["MKL_NUM_THREADS"] = "1"
 import numpy as np
 
 from grpo_exp.adoption import take, write_run_files
+from grpo_exp.checkpoints.choice import Choice
 from grpo_exp.composition import build_request
 from grpo_exp.observers import MainObserver
 from grpo_exp.rundir import RunDirectory
@@ -49,7 +50,7 @@ def open_run(folder: Path, *words: str) -> tuple[RunDirectory, MainObserver]:
     overrides = [f"output_dir={folder}", *words]
     request = build_request(load.compose(overrides), overrides)
     directory, lock = take(request.settings)
-    write_run_files(directory, request)
+    write_run_files(directory, request, Choice(None))
     lock.release()
     return directory, MainObserver(directory, StopWatch(directory, owner=0), request.settings)
 

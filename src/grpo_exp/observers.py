@@ -33,7 +33,7 @@ BEST_OVER_STEPS = 10
 class SilentObserver:
     """What processes other than the main one do: look whether to stop."""
 
-    def __init__(self, watch: StopWatch, watchdog: Watchdog) -> None:
+    def __init__(self, watch: StopWatch, watchdog: Watchdog | None = None) -> None:
         self._watch = watch
         self._watchdog = watchdog
         self.stop_reason: str | None = None
@@ -48,7 +48,8 @@ class SilentObserver:
 
     def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
         """Take it as a sign of life."""
-        self._watchdog.on_phase(name)
+        if self._watchdog is not None:
+            self._watchdog.on_phase(name)
 
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
         """Ignore metrics."""
@@ -72,7 +73,8 @@ class SilentObserver:
 
     def wants_stop(self) -> bool:
         """Say whether a STOP file, a lost front end, a new owner or a rule asks for it; it is asked after each step."""
-        self._watchdog.on_step()
+        if self._watchdog is not None:
+            self._watchdog.on_step()
         if self.stop_reason is None:
             self.stop_reason = self._watch.reason()
         return self.stop_reason is not None
@@ -85,7 +87,9 @@ class SilentObserver:
 class MainObserver(SilentObserver):
     """The main process: writes metrics, events and samples, has trackers fed, watches the run's health."""
 
-    def __init__(self, directory: RunDirectory, watch: StopWatch, settings: RunSettings, *, watchdog: Watchdog) -> None:
+    def __init__(
+        self, directory: RunDirectory, watch: StopWatch, settings: RunSettings, *, watchdog: Watchdog | None = None
+    ) -> None:
         super().__init__(watch, watchdog)
         self._directory = directory
         self._settings = settings
@@ -199,7 +203,8 @@ class MainObserver(SilentObserver):
             self.last_step = record["step"]
             self._note_best(record)
             self._explainer.observe(record["step"], record["metrics"])
-        self._health.replay(records, [event for event in read_events(self._directory) if "rule" in event])
+        if records:  # a run that starts from the beginning tells anew
+            self._health.replay(records, [event for event in read_events(self._directory) if "rule" in event])
 
     def _note_best(self, record: MetricsRecord) -> None:
         value = record["metrics"].get(self._settings.trainer.checkpoint.best_metric or "")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from grpo_exp.adoption import take, write_run_files
+from grpo_exp.checkpoints.choice import Choice
 from grpo_exp.rundir import RunDirectory
 from grpo_exp.tracking.metrics_log import last_per_step, read_metrics
 from unit.run_folder import request_of
@@ -24,7 +25,7 @@ def begin(folder: Path, *words: str) -> RunDirectory:
     """Begin an attempt of a run with these settings, as the front end does, and return its folder."""
     request = request_of(folder, "trainer.max_steps=1000", "tracker=mlflow", *QUICK, *words)
     directory, lock = take(request.settings)
-    write_run_files(directory, request)
+    write_run_files(directory, request, Choice(None))
     lock.release()
     return directory
 

@@ -99,7 +99,7 @@ def training(metrics: list[dict[str, float]]) -> Callable[..., dict[str, Any]]:
             observer.on_metrics(step, values)
             if observer.wants_stop():
                 outcome: Any = SimpleNamespace(steps=step, stopped=step < len(metrics), evaluation={})
-                return worker._to_result(outcome, observer, max_steps=len(metrics))
+                return worker._to_result(outcome, observer, directory, max_steps=len(metrics))
         raise AssertionError("it went on")
 
     return train

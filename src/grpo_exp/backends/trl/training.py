@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from datasets import Dataset
-from transformers import PreTrainedTokenizerBase, PrinterCallback, ProgressCallback
+from transformers import PrinterCallback, ProgressCallback
 from trl.trainer.grpo_config import GRPOConfig
 
 from grpo_exp.backends.trl.agreement import agree_over
@@ -20,39 +19,18 @@ from grpo_exp.backends.trl.checkpointing import CheckpointingTrainer, Checkpoint
 from grpo_exp.backends.trl.completion_recorder import CompletionRecorder
 from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer, SamplingRules
 from grpo_exp.backends.trl.fast_step import FastStepTrainer
-from grpo_exp.backends.trl.generation import SamplingPlan, build_generate, sampling_config
+from grpo_exp.backends.trl.held_out_run import EvaluationStoppedError, evaluate
 from grpo_exp.backends.trl.kl_probe import KlProbe
 from grpo_exp.backends.trl.reward_batch import RewardBatch
+from grpo_exp.backends.trl.run_parts import RunParts, TrainingObserver
 from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
 from grpo_exp.checkpoints.store import Checkpoint
 from grpo_exp.data.prompts import PromptData, PromptRow
-from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo, held_out_rows, limited, most_telling
-from grpo_exp.evaluation.held_out import HeldOutResult, evaluate_held_out
 from grpo_exp.models.load import load_policy
-from grpo_exp.rewards.components import RewardComponent, build_components
+from grpo_exp.rewards.components import build_components
 from grpo_exp.settings.batching import BatchPlan
 from grpo_exp.settings.fast_step import fast_step_fault
 from grpo_exp.settings.run import RunSettings
-
-
-class TrainingObserver(Protocol):
-    """What a run tells while it goes on. Only the main process is asked to write."""
-
-    def on_phase(self, name: str, done: int = 0, total: int = 0) -> None:
-        """A phase began or went on: priming, evaluation, training, saving."""
-
-    def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
-        """Metrics of an optimizer step, or of an evaluation."""
-
-    def on_completions(self, info: TableInfo, rows: list[CompletionRow]) -> None:
-        """Completions of a batch or of a held-out evaluation, with their scores; only the main process is told."""
-
-    def on_note(self, text: str) -> None:
-        """Something that only the loaded model told, in one line."""
-
-    def wants_stop(self) -> bool:
-        """Whether this process has been asked to stop."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +40,6 @@ class TrainingOutcome:
     steps: int
     stopped: bool
     evaluation: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
-class _EvaluationStoppedError(Exception):
-    """The processes agreed to stop between two batches of a held-out evaluation."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    settings: RunSettings
-    plan: BatchPlan
-    data: PromptData
-    components: Sequence[RewardComponent]
-    observer: TrainingObserver
-    checkpoints: CheckpointPlan | None
-    evaluation: dict[str, dict[str, Any]]
-    """Held-out results so far, by when."""
 
 
 def run_training(
@@ -107,22 +69,22 @@ def run_training(
     """
     resume = None if checkpoints is None else checkpoints.resume
     evaluation = {} if resume is None else dict(resume.manifest.facts["evaluation"])
-    parts = _Parts(settings, plan, data, build_components(settings.reward), observer, checkpoints, evaluation)
+    parts = RunParts(settings, plan, data, build_components(settings.reward), observer, checkpoints, evaluation)
     arguments = build_arguments(settings, plan, output_dir=model_dir.parent, use_cpu=use_cpu)
     clock = StepClock()
     trainer = _build_trainer(parts, arguments, clock)
     stop = _add_callbacks(parts, trainer, clock)
     try:
         if settings.trainer.eval_before and resume is None:
-            evaluation["before"] = _evaluate(parts, trainer, "before")
+            evaluation["before"] = evaluate(parts, trainer, "before")
         observer.on_phase("training", 0 if resume is None else resume.step, settings.trainer.max_steps)
         _train(trainer, resume, max_steps=settings.trainer.max_steps)
         if not stop.stopped:
             if settings.trainer.save_model:
                 observer.on_phase("saving the model")
                 trainer.save_model(str(model_dir))
-            evaluation["after"] = _evaluate(parts, trainer, "after")
-    except _EvaluationStoppedError:
+            evaluation["after"] = evaluate(parts, trainer, "after")
+    except EvaluationStoppedError:
         return TrainingOutcome(trainer.state.global_step, True, evaluation)
     return TrainingOutcome(trainer.state.global_step, stop.stopped, evaluation)
 
@@ -137,7 +99,7 @@ def _train(trainer: TimedGRPOTrainer, resume: Checkpoint | None, *, max_steps: i
         trainer.take_weights(resume)
 
 
-def _add_callbacks(parts: _Parts, trainer: TimedGRPOTrainer, clock: StepClock) -> StopCallback:
+def _add_callbacks(parts: RunParts, trainer: TimedGRPOTrainer, clock: StepClock) -> StopCallback:
     """Add what happens between steps; each looks at what those before it did."""
     any_process = agree_over(trainer.accelerator)
     stop = StopCallback(parts.observer.wants_stop, any_process)
@@ -153,11 +115,12 @@ def _add_callbacks(parts: _Parts, trainer: TimedGRPOTrainer, clock: StepClock) -
                 any_process=any_process,
             )
         )
+    _add_recorder(trainer, parts)
     _add_kl_probe(trainer, parts.settings)  # behind the clock, which is read when the step ends
     return stop
 
 
-def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> TimedGRPOTrainer:
+def _build_trainer(parts: RunParts, arguments: GRPOConfig, clock: StepClock) -> TimedGRPOTrainer:
     settings, observer = parts.settings, parts.observer
     with arguments.main_process_first(desc="building the model"):
         model, tokenizer = load_policy(
@@ -185,7 +148,7 @@ def _build_trainer(parts: _Parts, arguments: GRPOConfig, clock: StepClock) -> Ti
     return trainer
 
 
-def _add_recorder(trainer: TimedGRPOTrainer, parts: _Parts) -> None:
+def _add_recorder(trainer: TimedGRPOTrainer, parts: RunParts) -> None:
     algorithm = parts.settings.algorithm
     trainer.completions = CompletionRecorder(
         trainer,
@@ -225,7 +188,7 @@ def _rules(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
     return {"rules": SamplingRules(metric, sampling.max_rounds, sampling.on_exhausted)}
 
 
-def _saving(parts: _Parts) -> dict[str, Any]:
+def _saving(parts: RunParts) -> dict[str, Any]:
     """Return what the trainer is told about checkpoints, nothing where none are saved."""
     plan, observer = parts.checkpoints, parts.observer
     if plan is None:
@@ -252,66 +215,3 @@ def to_dataset(rows: Sequence[PromptRow]) -> Dataset:
         for row in plain:
             row["target"] = row["target"] if isinstance(row["target"], list) else [row["target"]]
     return Dataset.from_list(plain)
-
-
-def _evaluate(parts: _Parts, trainer: TimedGRPOTrainer, when: str) -> dict[str, Any]:
-    settings, any_process = parts.settings, agree_over(trainer.accelerator)
-
-    def stop_if_wanted() -> None:
-        if any_process(parts.observer.wants_stop()):
-            raise _EvaluationStoppedError
-
-    parts.observer.on_phase(f"held-out accuracy {when} training")
-    digest = hashlib.sha256(f"{settings.seed} held-out".encode()).digest()
-    generate = build_generate(
-        trainer.accelerator.unwrap_model(trainer.model),
-        _tokenizer_of(trainer),
-        sampling_config(trainer),
-        trainer.accelerator,
-        SamplingPlan(settings.model.max_micro_batch, int.from_bytes(digest[:4], "big"), stop_if_wanted),
-    )
-    result: HeldOutResult = evaluate_held_out(
-        parts.data.evaluation,
-        generate,
-        parts.components,
-        primary=settings.reward.primary,
-        num_samples=settings.trainer.eval_samples,
-    )
-    if trainer.accelerator.is_main_process:
-        _hand_on_samples(parts, result, step=trainer.state.global_step)
-        parts.observer.on_metrics(trainer.state.global_step, _to_eval_metrics(result.summary))
-    return result.summary
-
-
-def _hand_on_samples(parts: _Parts, result: HeldOutResult, *, step: int) -> None:
-    tables = parts.settings.trainer.completions
-    if tables.eval_max_rows == 0:
-        return
-    rows = held_out_rows(
-        result.samples,
-        num_samples=parts.settings.trainer.eval_samples,
-        weights={component.name: component.weight_at(step) for component in parts.components},
-        primary=parts.settings.reward.primary,
-    )
-    chosen = most_telling(rows, max_rows=tables.eval_max_rows)
-    # With all their columns: whoever changes the reward scores held-out completions again.
-    kept = [limited(row, tables.max_characters, keep_columns=True) for row in chosen]
-    parts.observer.on_completions(TableInfo("eval", step, len(rows)), kept)
-
-
-def _tokenizer_of(trainer: TimedGRPOTrainer) -> PreTrainedTokenizerBase:
-    tokenizer = trainer.processing_class
-    assert isinstance(tokenizer, PreTrainedTokenizerBase)  # load_policy returned it
-    return tokenizer
-
-
-def _to_eval_metrics(summary: dict[str, Any]) -> dict[str, float]:
-    named = {
-        "eval/accuracy": summary["accuracy"],
-        "eval/greedy_accuracy": summary["greedy_accuracy"],
-        "eval/completion_length/mean": summary["completion_length"],
-        "eval/completion_length/truncated_fraction": summary["truncated_fraction"],
-        **{f"eval/rewards/{name}/mean": value for name, value in summary["rewards"].items()},
-        **{f"eval/behaviours/{name}_rate": value for name, value in summary["behaviours"].items()},
-    }
-    return {name: value for name, value in named.items() if value is not None}
