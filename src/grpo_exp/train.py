@@ -70,9 +70,8 @@ def _run_with_hydra(words: list[str]) -> int:
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import DictConfig
 
-    from grpo_exp.console import build_console
     from grpo_exp.settings import load
-    from grpo_exp.sweeps.multirun import SweepAskedFor, run_multirun
+    from grpo_exp.sweeps.request import SweepAskedFor
 
     composed: list[tuple[DictConfig, list[str]]] = []
 
@@ -88,6 +87,9 @@ def _run_with_hydra(words: list[str]) -> int:
         with load.explained(words, with_switches=True):
             compose()
     except SweepAskedFor as sweep:
+        from grpo_exp.console import build_console
+        from grpo_exp.sweeps.multirun import run_multirun
+
         return run_multirun(sweep.request, build_console())
     # Outside of Hydra, which makes its own of what is raised inside. Nothing is composed where a switch only looks.
     return _run_one(*composed[0]) if composed else int(ExitCode.COMPLETED)

@@ -56,8 +56,8 @@ class PlannedSweeper(Sweeper):
             SweepAskedFor: Always.
         """
         # Only now: every start of the command reads this module.
-        from grpo_exp.sweeps.multirun import MultirunRequest, SweepAskedFor
         from grpo_exp.sweeps.point_launcher import PointLauncher
+        from grpo_exp.sweeps.request import MultirunRequest, SweepAskedFor
 
         assert self.config is not None
         assert self.hydra_context is not None

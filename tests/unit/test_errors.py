@@ -7,7 +7,9 @@ from grpo_exp.errors import ConfigError, DataError, ExitCode, RunError
 
 def test_exit_codes_that_scripts_rely_on() -> None:
     codes = {code.name: int(code) for code in ExitCode}
-    assert codes == {"COMPLETED": 0, "FAILED": 1, "WRONG_CONFIG": 2, "ENDED_BY_RULE": 3, "RESUMABLE": 85}
+    assert codes == {
+        "COMPLETED": 0, "FAILED": 1, "WRONG_CONFIG": 2, "ENDED_BY_RULE": 3, "NOT_MINE": 4, "RESUMABLE": 85,
+    }  # fmt: skip
 
 
 def test_config_error_holds_one_fault_or_many() -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from hydra.core.config_loader import ConfigLoader
 from rich.console import Console
 from rich.progress import Progress
 
@@ -22,40 +19,12 @@ from grpo_exp.sweeps.operations import start
 from grpo_exp.sweeps.placement import check_folder
 from grpo_exp.sweeps.plan_text import describe_faults_by_cause, describe_plan
 from grpo_exp.sweeps.planning import build_plan
+from grpo_exp.sweeps.request import MultirunRequest
 from grpo_exp.sweeps.rules import SweepRules, check_settings
 from grpo_exp.sweeps.states import TO_RESUME, read_some
 
 #: Between two lines about the planning, without a terminal.
 _LINE_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class MultirunRequest:
-    """A multirun as Hydra composed it."""
-
-    words: Sequence[str]
-    """Typed words without those about Hydra itself."""
-    hydra_words: Sequence[str]
-    sweeper: Mapping[str, Any]
-    """Plain settings of `hydra.sweeper`: `params`, and the rules of the sweep."""
-    launcher: tuple[str, Mapping[str, Any]]
-    """Kind, and plain settings of `hydra.launcher`."""
-    folder: str
-    """`hydra.sweep.dir`."""
-    loader: ConfigLoader | None = None
-    """Hydra's, which knows the options of groups for `glob(*)`."""
-
-
-class SweepAskedFor(Exception):
-    """Carries a request to where it is run: inside Hydra nothing can be composed, and no exit code gets out.
-
-    Args:
-        request: What was asked for.
-    """
-
-    def __init__(self, request: MultirunRequest) -> None:
-        self.request = request
-        super().__init__(request.folder)
 
 
 def run_multirun(request: MultirunRequest, console: Console) -> int:

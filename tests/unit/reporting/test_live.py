@@ -122,7 +122,7 @@ def test_findings_are_shown_at_once_in_two_lines_unless_they_are_only_logged(tmp
         directory.add_event("warning", "it is slow", **finding(14, 14, "log"))
         directory.add_event("info", "it is at its best", **finding(15, 15))
         live.refresh()
-    assert out.getvalue().splitlines()[1:] == [
+    assert lines_of(out)[1:] == [
         "warning (step 12, since 3): half of the completions are cut off",
         "  try: raise [it]",
         "critical (step 13): it broke",

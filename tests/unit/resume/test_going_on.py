@@ -99,7 +99,7 @@ def test_half_a_line_behind_the_checkpoint_goes_too(tmp_path: Path) -> None:
 def test_completions_of_later_steps_and_the_last_evaluation_are_put_away(tmp_path: Path) -> None:
     directory = ended(tmp_path, 4, measured=5)
     directory.completions.mkdir()
-    names = ["completions_00004.parquet", "completions_00005.parquet", "held_out_before.jsonl", "held_out_after.jsonl"]
+    names = ["eval_000000.parquet", "eval_000004.parquet", "train_000004.parquet", "train_000005.parquet"]
     for name in names:
         (directory.completions / name).write_text(name)
     goes_on(tmp_path)
@@ -147,9 +147,11 @@ def test_without_a_complete_checkpoint_it_starts_from_the_beginning(tmp_path: Pa
 
 def test_allowed_differences_are_named(tmp_path: Path) -> None:
     ended(tmp_path, 4, measured=5)
-    step, text = goes_on(tmp_path, "trainer.max_steps=9", "health.window=3", "trainer.checkpoint.keep=7")
+    step, text = goes_on(tmp_path, "trainer.max_steps=9", "health.again_after_steps=3", "trainer.checkpoint.keep=7")
     assert step == 4
-    assert ("changed: health.window=3 (was 10), trainer.checkpoint.keep=7 (was 2), trainer.max_steps=9 (was 5)") in text
+    assert (
+        "changed: health.again_after_steps=3 (was 100), trainer.checkpoint.keep=7 (was 2), trainer.max_steps=9 (was 5)"
+    ) in text
 
 
 def test_complete_run_is_made_longer_from_its_last_checkpoint(tmp_path: Path) -> None:
