@@ -186,7 +186,9 @@ def test_curves_before_a_resume_are_looked_at_again(
     directory: RunDirectory, train_as: Callable[[Train], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A window of 3 steps without variance: two lie before the resume, so that the rule speaks at the third."""
-    settings = settings_of(directory.path.parent, "health.window=3", "trainer.checkpoint.best_metric=train/reward")
+    settings = settings_of(
+        directory.path.parent, "health.rules.no_signal.window=3", "trainer.checkpoint.best_metric=train/reward"
+    )
     write_json(directory.config_json, settings.model_dump(mode="json"))
     dead = {"train/loss": 0.5, "train/frac_reward_zero_std": 1.0}
     log = MetricsLog(directory.metrics)
@@ -206,7 +208,7 @@ def test_curves_before_a_resume_are_looked_at_again(
     worker.run_worker(directory)
     assert seen["step"] == 2
     warned = [(event["rule"], event["step"]) for event in read_events(directory) if event["kind"] == "warning"]
-    assert warned == [("dead_groups", 3)]
+    assert warned == [("no_signal", 3)]
     # The mean of 0.25, 0.5 and 1.5; three lines.
     assert seen["facts"]["best"] == {"metric": "train/reward", "value": 0.75}
     assert seen["facts"]["metrics"] == {"bytes": directory.metrics.stat().st_size, "lines": 3}

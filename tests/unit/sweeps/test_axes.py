@@ -59,7 +59,7 @@ def test_glob_takes_the_options_of_a_group() -> None:
     load.announce_sweeps()
     with initialize_config_dir(config_dir=str(paths.config_dir()), version_base="1.3"):
         grid = build_grid({}, ["tracker=glob(*,exclude=w*)"], loader=GlobalHydra.instance().config_loader())
-    assert grid.points() == [("tracker=mlflow",), ("tracker=none",)]
+    assert grid.points() == [("tracker=mlflow",), ("tracker=none",), ("tracker=tensorboard",)]
 
 
 @pytest.mark.parametrize(

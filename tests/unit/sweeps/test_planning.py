@@ -25,7 +25,9 @@ def plan_of(folder: Path, *words: str, **rules: Any) -> tuple[Plan, Grid]:
 
 
 def without_place(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if key not in {"name", "output_dir"}}
+    """Leave out what only a run of a sweep has: its folder, and the group of its trackers."""
+    tracker = {key: value for key, value in data["tracker"].items() if key != "group"}
+    return {**{key: value for key, value in data.items() if key not in {"name", "output_dir"}}, "tracker": tracker}
 
 
 def check_against_hydra(plan: Plan, folder: Path) -> None:
@@ -61,8 +63,9 @@ def test_runs_lie_in_the_sweeps_folder_and_share_the_trackers_database(tmp_path:
     plan, _ = plan_of(tmp_path, *words)
     for point in plan.points:
         assert (point.settings.output_dir, point.settings.name) == (str(tmp_path / "sweeps"), "s")
-        assert point.settings.tracker.kind == "mlflow"
-        assert point.settings.tracker.tracking_uri == f"sqlite:///{tmp_path}/mlflow.db"
+        assert point.settings.tracker.group == "s"
+        assert point.settings.tracker.mlflow is not None
+        assert point.settings.tracker.mlflow.tracking_uri == f"sqlite:///{tmp_path}/mlflow.db"
     assert len({point.run_id for point in plan.points}) == 4
     assert len({point.point_id for point in plan.points}) == 2  # the seeds of a point share its id
 

@@ -165,7 +165,7 @@ def test_a_sweep_that_was_moved_runs_where_it_is(sweep: SweepDirectory, tmp_path
 def test_settings_that_this_version_reads_otherwise_are_not_run(sweep: SweepDirectory) -> None:
     """The hash in the name of the folder is that of the settings as they were planned."""
     text = sweep.settings.read_text()
-    sweep.settings.write_text(text.replace('"max_steps": 5', '"max_steps": 6'))
+    sweep.settings.write_text(text.replace('"prompts_per_step": 2', '"prompts_per_step": 4'))
     with pytest.raises(ConfigError, match="this version of the code reads its settings as"):
         run_point(sweep, 0, Terms(), a_console()[0])
     assert ran(sweep) == []
