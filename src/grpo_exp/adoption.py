@@ -193,6 +193,7 @@ def introduce(
         ("run", str(directory.path)),
         ("batch", prepared.plan.describe()),
         ("data", f"{len(data.train)} training prompts, {len(data.evaluation)} held out"),
+        *(("memory" if number == 0 else "", line) for number, line in enumerate(prepared.memory)),
         *(("note", note) for note in prepared.notes),
     ]
     found = [("skipped", line) for line in choice.skipped]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from grpo_exp import launching
-from grpo_exp.launching import WorkerGroup, build_accelerate_config, build_environment
+from grpo_exp.accelerate_config import build_accelerate_config, build_environment
+from grpo_exp.launching import WorkerGroup
 from grpo_exp.rundir import RunDirectory
 from grpo_exp.settings.launch import LaunchSettings
 
@@ -44,7 +45,8 @@ def test_variables_for_accelerate_do_not_reach_the_workers(monkeypatch: pytest.M
     for name in ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_MIXED_PRECISION", "FSDP_SHARDING_STRATEGY"):
         monkeypatch.setenv(name, "true")
     monkeypatch.setenv("HF_HOME", "kept")
-    environment = build_environment(LaunchSettings.model_validate({"kind": "accelerate", "device": "cuda"}))
+    settings = LaunchSettings.model_validate({"kind": "accelerate", "device": "cuda"})
+    environment = build_environment(settings, os.environ, local_processes=1)
     assert not [name for name in environment if name.startswith(("ACCELERATE_", "FSDP_"))]
     assert environment["HF_HOME"] == "kept"
 

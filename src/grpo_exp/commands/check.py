@@ -24,6 +24,8 @@ def main(words: Sequence[str]) -> int:
     console.print(f"run      {settings.output_dir}/{settings.name}/{run_id}", soft_wrap=True)
     console.print(f"batch    {prepared.plan.describe()}", soft_wrap=True)
     console.print(f"data     {len(prepared.data.train)} training prompts, {len(prepared.data.evaluation)} held out")
+    for line in prepared.memory:
+        console.print(f"memory   {line}", soft_wrap=True)
     for note in prepared.notes:
         console.print(f"note     {note}", soft_wrap=True)
     return ExitCode.COMPLETED

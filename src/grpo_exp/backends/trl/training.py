@@ -27,6 +27,7 @@ from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
 from grpo_exp.checkpoints.store import Checkpoint
 from grpo_exp.data.prompts import PromptData, PromptRow
 from grpo_exp.models.load import load_policy
+from grpo_exp.models.lora import build_lora
 from grpo_exp.rewards.components import build_components
 from grpo_exp.settings.batching import BatchPlan
 from grpo_exp.settings.fast_step import fast_step_fault
@@ -137,6 +138,7 @@ def _build_trainer(parts: RunParts, arguments: GRPOConfig, clock: StepClock) -> 
         args=arguments,
         train_dataset=to_dataset(parts.data.train),
         processing_class=tokenizer,
+        peft_config=build_lora(settings.model.lora),
     )
     if isinstance(trainer, DynamicSamplingTrainer) and isinstance(trainer, CheckpointingTrainer):
         trainer.parts["dynamic_sampling"] = Part(trainer.sampling_state, trainer.load_sampling_state)

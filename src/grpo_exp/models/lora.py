@@ -1,0 +1,26 @@
+"""The adapter that is trained instead of the weights."""
+
+from __future__ import annotations
+
+from peft import LoraConfig
+
+from grpo_exp.settings.lora import ALL_LINEAR, LoraSettings
+
+
+def build_lora(settings: LoraSettings) -> LoraConfig | None:
+    """Return what peft is told, or None where all weights are trained.
+
+    B begins at 0 and A at random (peft's default), so that the policy begins as the model it is.
+    """
+    if not settings.enabled:
+        return None
+    names = list(settings.target_modules)
+    return LoraConfig(
+        r=settings.r,
+        lora_alpha=settings.lora_alpha,  # pyright: ignore[reportArgumentType] - its type says int; it multiplies
+        lora_dropout=settings.lora_dropout,
+        target_modules=ALL_LINEAR if names == [ALL_LINEAR] else names,
+        use_rslora=settings.use_rslora,
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
