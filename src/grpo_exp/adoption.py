@@ -195,6 +195,7 @@ def introduce(
         ("data", f"{len(data.train)} training prompts, {len(data.evaluation)} held out"),
         *(("memory" if number == 0 else "", line) for number, line in enumerate(prepared.memory)),
         *(("note", note) for note in prepared.notes),
+        *(("advice", line) for line in prepared.advice),
     ]
     found = [("skipped", line) for line in choice.skipped]
     if restart is not None:

@@ -11,6 +11,7 @@ from grpo_exp.data.load import load_prompts
 from grpo_exp.data.prompts import PromptData, mark_prefilled
 from grpo_exp.errors import ConfigError
 from grpo_exp.preflight import memory
+from grpo_exp.preflight.advice import advice
 from grpo_exp.preflight.data_faults import data_faults
 from grpo_exp.preflight.folders import folder_faults
 from grpo_exp.preflight.group_faults import group_faults
@@ -34,6 +35,8 @@ class Prepared:
     notes: tuple[str, ...]
     memory: tuple[str, ...] = ()
     """Lines of the memory plan; none on a CPU, and where the shape of the model is not known."""
+    advice: tuple[str, ...] = ()
+    """Values outside what the literature knows to work."""
 
 
 def prepare(settings: RunSettings, *, load_data: LoadData | None = None, runs_here: bool = True) -> Prepared:
@@ -61,7 +64,7 @@ def prepare(settings: RunSettings, *, load_data: LoadData | None = None, runs_he
         raise ConfigError(faults)
     assert plan is not None
     assert data is not None
-    return Prepared(plan, data, tuple(notes(settings, data)), lines)
+    return Prepared(plan, data, tuple(notes(settings, data)), lines, tuple(map(str, advice(settings))))
 
 
 def _plan_memory(

@@ -1,0 +1,129 @@
+"""Advice of the literature: each rule speaks on its side of the number, and is silent on the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from grpo_exp import devices
+from grpo_exp.preflight.advice import advice
+from grpo_exp.settings import load
+
+#: A run that no rule has anything to say about.
+SOUND = ("model=qwen2_5_1_5b", "algorithm=dapo", "reward=math", "algorithm.num_generations=8", "tracker=none")
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "count_visible_gpus", lambda: 0)
+
+
+def settings_with_advice(*words: str) -> list[str]:
+    settings = load.to_settings(load.compose([*SOUND, *words]))
+    return [found.setting for found in advice(settings)]
+
+
+def test_sound_settings_and_the_built_in_model_get_no_advice() -> None:
+    assert settings_with_advice() == []
+    assert settings_with_advice("model=tiny", "algorithm.temperature=0.3", "algorithm.num_generations=4") == []
+
+
+#: Words, the setting that the advice names, words on the other side of the number.
+RULES = {
+    "rate of full fine-tuning": (
+        ["trainer.learning_rate=6e-6"],
+        "trainer.learning_rate=6e-06",
+        ["trainer.learning_rate=5e-6"],
+    ),
+    "rate of an adapter": (
+        ["model/lora=on", "trainer.learning_rate=2e-4"],
+        "trainer.learning_rate=0.0002",
+        ["model/lora=on", "trainer.learning_rate=1e-4"],
+    ),
+    "cold": (["algorithm.temperature=0.6"], "algorithm.temperature=0.6", ["algorithm.temperature=0.7"]),
+    "hot": (["algorithm.temperature=1.1"], "algorithm.temperature=1.1", ["algorithm.temperature=1.0"]),
+    "form": (
+        ["reward.components.format.weight=0.3"],
+        "reward.components.format.weight=0.3",
+        ["reward.components.format.weight=0.2"],
+    ),
+    # 0.3 of an answer that pays 2 is 0.15 of it.
+    "form of a dearer answer": (
+        ["reward.components.format.weight=0.5", "reward.components.correctness.weight=2"],
+        "reward.components.format.weight=0.5",
+        ["reward.components.format.weight=0.3", "reward.components.correctness.weight=2"],
+    ),
+    "length bias": (
+        ["algorithm=grpo", "algorithm.mask_truncated_completions=true", "trainer.max_completion_length=4096"],
+        "algorithm.loss_type=grpo with trainer.max_completion_length=4096",
+        ["algorithm=grpo", "algorithm.mask_truncated_completions=true", "trainer.max_completion_length=2048"],
+    ),
+    "used twice": (["algorithm.num_iterations=2"], "algorithm.num_iterations=2", []),
+    "seventeen updates": (
+        ["algorithm.updates_per_batch=17"],
+        "algorithm.updates_per_batch=17",
+        ["algorithm.updates_per_batch=16"],
+    ),
+    "many samples": (
+        ["algorithm.num_generations=32"],
+        "algorithm.num_generations=32",
+        ["algorithm.num_generations=16"],
+    ),
+    "few samples": (["algorithm.num_generations=4"], "algorithm.num_generations=4", []),
+    # 0.8 x 32768 = 26214.4.
+    "context": (
+        ["trainer.max_completion_length=26215"],
+        "trainer.max_completion_length=26215",
+        ["trainer.max_completion_length=26214"],
+    ),
+    "base model": (
+        ["model.variant=base"],
+        "model.variant=base with reward.components.format",
+        ["reward=math_only", "model.variant=base"],
+    ),
+    "beta": (["algorithm.beta=0.02"], "algorithm.beta=0.02", ["algorithm.beta=0.01"]),
+    "beta of grpo": (
+        ["algorithm=grpo", "algorithm.mask_truncated_completions=true", "algorithm.beta=0.05"],
+        "algorithm.beta=0.05",
+        ["algorithm=grpo", "algorithm.mask_truncated_completions=true", "algorithm.beta=0.04"],
+    ),
+    "truncated": (
+        ["algorithm=grpo"],
+        "algorithm.mask_truncated_completions=false",
+        ["algorithm=grpo", "trainer.max_completion_length=1023"],
+    ),
+    "short reasoning": (
+        ["model=r1_distill_qwen_1_5b", "trainer.max_completion_length=2047"],
+        "trainer.max_completion_length=2047",
+        ["model=r1_distill_qwen_1_5b", "trainer.max_completion_length=2048"],
+    ),
+    "long reasoning": (
+        ["model=r1_distill_qwen_1_5b", "trainer.max_completion_length=8193"],
+        "trainer.max_completion_length=8193",
+        ["model=r1_distill_qwen_1_5b", "trainer.max_completion_length=8192"],
+    ),
+    "share of vLLM": (
+        ["vllm=colocate", "vllm.gpu_memory_utilization=0.5"],
+        "vllm.gpu_memory_utilization=0.5",
+        ["vllm=colocate", "vllm.gpu_memory_utilization=0.5", "vllm.enable_sleep_mode=true"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "setting", "beyond"), RULES.values(), ids=RULES.keys())
+def test_rule_speaks_on_one_side_of_its_number(words: list[str], setting: str, beyond: list[str]) -> None:
+    assert settings_with_advice(*words) == [setting]
+    assert settings_with_advice(*beyond) == []
+
+
+def test_generation_without_vllm_is_told_on_a_gpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings_with_advice("vllm=off") == []
+    monkeypatch.setattr(devices, "count_visible_gpus", lambda: 1)
+    assert settings_with_advice("vllm=off") == ["vllm=off"]
+    assert settings_with_advice("vllm=colocate") == []
+
+
+def test_each_advice_says_what_to_try_and_where_it_is_from() -> None:
+    for words, _, _ in RULES.values():
+        for found in advice(load.to_settings(load.compose([*SOUND, *words]))):
+            assert "; " in found.text  # why; what to try
+            assert found.source
