@@ -32,6 +32,20 @@ def start(folder: Path, words: list[str]) -> int:
     os._exit(0)
 
 
+def wait_for_steps(folder: Path, count: int) -> None:
+    """Wait until the run has logged so many more rows: moments must not depend on how busy the machine is."""
+    before, end = rows_of(folder), time.monotonic() + 120
+    while rows_of(folder) < before + count:
+        if time.monotonic() > end:
+            sys.exit(f"no {count} rows in two minutes")
+        time.sleep(0.01)
+
+
+def rows_of(folder: Path) -> int:
+    """Count the rows of the run's curves; a restart that cuts them off makes them fewer."""
+    return sum(path.read_bytes().count(b"\n") for path in folder.glob("killed/*/*/metrics.jsonl"))
+
+
 def main() -> None:
     """Kill COUNT starts, at moments that are spread over a start and some steps; then run to the end."""
     folder, words = Path(sys.argv[1]), sys.argv[4:]
@@ -40,7 +54,8 @@ def main() -> None:
     for number in range(count + 1):
         begun, child = time.monotonic(), start(folder, words)
         if number < count:
-            time.sleep(draws.uniform(0.2, 4.0))
+            wait_for_steps(folder, draws.randrange(6))
+            time.sleep(draws.uniform(0.0, 1.0))
             os.kill(child, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         configs = list(folder.glob("killed/*/*/config.json"))
