@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_exp.devices import uses_cpu
+from grpo_exp.process_group import group_is_alive
 from grpo_exp.rundir import RunDirectory, write_json
 from grpo_exp.settings.launch import LaunchSettings
 from grpo_exp.worker import OWNER_VARIABLE
@@ -55,8 +56,13 @@ def build_command(settings: LaunchSettings, directory: RunDirectory, *, config: 
     ]  # fmt: skip
 
 
-def build_environment(settings: LaunchSettings) -> dict[str, str]:
-    """Return the workers' environment: the caller's, without what it tells accelerate."""
+def build_environment(settings: LaunchSettings, *, gpus: str | None = None) -> dict[str, str]:
+    """Return the workers' environment: the caller's, without what it tells accelerate.
+
+    Args:
+        settings: How they are started.
+        gpus: Those that they may see, as CUDA_VISIBLE_DEVICES names them; None leaves it to the caller's environment.
+    """
     threads = settings.threads_per_process or max(1, len(os.sched_getaffinity(0)) // settings.num_processes)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_ACCELERATE)}
     environment = {
@@ -66,6 +72,8 @@ def build_environment(settings: LaunchSettings) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
     }
+    if gpus is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = gpus
     if uses_cpu(settings.device):
         environment["ACCELERATE_USE_CPU"] = "true"
     return environment
@@ -79,9 +87,15 @@ def free_port() -> int:
 
 
 class WorkerGroup:
-    """The launcher and its workers, in a process group that a Ctrl-C in the terminal does not reach."""
+    """The launcher and its workers, in a process group that a Ctrl-C in the terminal does not reach.
 
-    def __init__(self, settings: LaunchSettings, directory: RunDirectory) -> None:
+    Args:
+        settings: How they are started.
+        directory: The run.
+        gpus: Those that they may see; None is all that this process sees.
+    """
+
+    def __init__(self, settings: LaunchSettings, directory: RunDirectory, *, gpus: str | None = None) -> None:
         self._directory = directory
         self._orphaned_since: float | None = None
         port = settings.main_process_port or free_port()
@@ -93,7 +107,7 @@ class WorkerGroup:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=build_environment(settings),
+                env=build_environment(settings, gpus=gpus),
                 start_new_session=True,
             )
 
@@ -101,7 +115,7 @@ class WorkerGroup:
         """Return the launcher's exit code, or None while it runs, or its workers end a step without it."""
         code = self._process.poll()
         was_asked_to_end = code is not None and -code in _REQUESTS
-        if not was_asked_to_end or self._directory.result.exists() or not _group_is_alive(self._process.pid):
+        if not was_asked_to_end or self._directory.result.exists() or not group_is_alive(self._process.pid):
             return code
         if self._orphaned_since is None:  # one worker's launcher is gone at once; that of several waits for them itself
             self._orphaned_since = time.monotonic()
@@ -126,23 +140,10 @@ class WorkerGroup:
     def _is_gone_within(self, seconds: float) -> bool:
         """Wait for the whole group: workers may outlive the launcher that was told to end."""
         deadline = time.monotonic() + seconds
-        while _group_is_alive(self._process.pid):
+        while group_is_alive(self._process.pid):
             if time.monotonic() > deadline:
                 return False
             self._process.poll()  # reaps the launcher
             time.sleep(_POLL_SECONDS)
         self._process.wait()  # it has ended, too: nobody has asked how yet
         return True
-
-
-def _group_is_alive(group: int) -> bool:
-    """Say whether a process group has a member that runs; one that nobody reaps is dead all the same."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if fields[0] not in "ZX" and int(fields[2]) == group:
-                return True
-    return False
