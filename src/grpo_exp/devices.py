@@ -36,6 +36,36 @@ def count_visible_gpus() -> int | None:
     return _count_listed(given, installed)
 
 
+def list_visible_gpus() -> list[str] | None:
+    """Return the GPUs that a worker started from here would find, as CUDA_VISIBLE_DEVICES names them.
+
+    None where nobody knows: those of a driver that lists none, unless the variable names them.
+    """
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = count_visible_gpus()
+    if given is not None:
+        return [entry.strip() for entry in given.split(",")][:count]
+    return None if count is None else [str(number) for number in range(count)]
+
+
+def split_gpus(visible: list[str], num_last: int) -> tuple[str, str]:
+    """Share GPUs out to two programs on this machine: the last ones to the second, the others to the first.
+
+    Args:
+        visible: As CUDA_VISIBLE_DEVICES names them.
+        num_last: GPUs of the second.
+
+    Returns:
+        CUDA_VISIBLE_DEVICES of the first and of the second.
+
+    Raises:
+        ValueError: None is left for the first.
+    """
+    if not 0 < num_last < len(visible):
+        raise ValueError(f"{num_last} of {len(visible)} GPUs cannot be given away so that some are left for both")
+    return ",".join(visible[:-num_last]), ",".join(visible[-num_last:])
+
+
 def _count_installed() -> int | None:
     """Count what the driver lists; None where there is a driver that lists nothing (WSL, AMD)."""
     if _DRIVER.is_dir():

@@ -6,17 +6,16 @@ import json
 import os
 import sys
 import time
-import urllib.error
-import urllib.request
 from typing import NoReturn
 
 from grpo_exp.conclusion import lost_result
 from grpo_exp.errors import ExitCode
 from grpo_exp.rundir import RunDirectory, write_json, write_text
+from grpo_exp.serving.place import placed, server_url
+from grpo_exp.serving.readiness import server_health
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.watchdog import GRACE_SECONDS
 
-_SERVER_TIMEOUT_SECONDS = 5.0
 #: A process that hangs inside of a library can write its stacks and nothing else; the front end then ends the run,
 #: later than the process itself would.
 SECOND_LINE_SECONDS = 4 * GRACE_SECONDS
@@ -35,9 +34,7 @@ def end_hung(directory: RunDirectory, settings: RunSettings, reason: str, *, ran
     """
     if rank == 0:
         directory.add_event("watchdog", reason)
-        if settings.vllm.mode == "server":
-            address = f"http://{settings.vllm.server_host}:{settings.vllm.server_port}/health"
-            write_text(directory.server_health, f"{address}: {server_health(address)}\n")
+        note_server_health(directory, settings)
         result = lost_result(directory, reason=reason, seconds=_seconds_of_attempt(directory))
         write_json(directory.result, {**result, "status": "failed"})
     else:
@@ -46,15 +43,12 @@ def end_hung(directory: RunDirectory, settings: RunSettings, reason: str, *, ran
     os._exit(ExitCode.FAILED)
 
 
-def server_health(address: str) -> str:
-    """Return in one line what a server answers within 5 s, or why there is no answer."""
-    try:
-        with urllib.request.urlopen(address, timeout=_SERVER_TIMEOUT_SECONDS) as answer:
-            return f"HTTP {answer.status}"
-    except urllib.error.HTTPError as error:
-        return f"HTTP {error.code}"
-    except (OSError, ValueError) as error:
-        return f"no answer ({error})"
+def note_server_health(directory: RunDirectory, settings: RunSettings) -> None:
+    """Write down whether the vLLM server of a run that hangs still answers, where there is one."""
+    vllm = placed(settings, directory).vllm
+    if vllm.mode == "server" and not vllm.is_own:  # it was found, or named
+        url = server_url(vllm)
+        write_text(directory.server_health, f"{url}/health: {server_health(url)}\n")
 
 
 def hung_reason(directory: RunDirectory) -> str | None:

@@ -18,8 +18,9 @@ from grpo_exp.adoption import Adopted, adopt
 from grpo_exp.composition import RunRequest, build_request
 from grpo_exp.conclusion import conclude
 from grpo_exp.console import build_console
-from grpo_exp.errors import ConfigError, ExitCode
+from grpo_exp.errors import ConfigError, ExitCode, RunError
 from grpo_exp.rundir import RunDirectory
+from grpo_exp.serving.attachment import attached
 from grpo_exp.settings import load
 from grpo_exp.signals import heed_signals
 from grpo_exp.worker import broadcast_from_main, run_worker
@@ -64,6 +65,7 @@ def lead(request: RunRequest, console: Console) -> int:
         ConfigError: The run cannot be started; the others have been told.
     """
     try:
+        _check_gpus(request)
         adopted = adopt(request, console)
     except ConfigError:
         broadcast_from_main((int(ExitCode.WRONG_CONFIG), None))
@@ -71,10 +73,45 @@ def lead(request: RunRequest, console: Console) -> int:
     if isinstance(adopted, int):
         broadcast_from_main((adopted, None))
         return adopted
-    broadcast_from_main((int(ExitCode.COMPLETED), str(adopted.directory.path)))
     with adopted.owned():
-        _run_shown(adopted)
+        _lead_owned(adopted, console)
     return conclude(adopted.directory, adopted.settings, console)
+
+
+def _check_gpus(request: RunRequest) -> None:
+    """Refuse to share out GPUs that the launcher has shared out already.
+
+    Raises:
+        ConfigError: The run wants some of them for a server.
+    """
+    vllm = request.settings.vllm
+    if vllm.mode == "server" and vllm.num_gpus is not None:
+        raise ConfigError(
+            f"vllm.num_gpus={vllm.num_gpus}: accelerate launch has given the GPUs to its processes already; start the "
+            "server with grpo-exp serve on others, or the run with python -m grpo_exp.train"
+        )
+
+
+def _lead_owned(adopted: Adopted, console: Console) -> None:
+    """Wait for the run's vLLM server, where it has one, and train together with the other processes."""
+
+    def tell(text: str) -> None:
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(attached(adopted.directory, adopted.settings, tell=tell))
+        except RunError as error:
+            tell(str(error))
+            adopted.end(str(error))
+            broadcast_from_main((int(ExitCode.FAILED), None))
+            return
+        except BaseException:
+            broadcast_from_main((int(ExitCode.FAILED), None))
+            raise
+        assert server.gpus is None  # refused above
+        broadcast_from_main((int(ExitCode.COMPLETED), str(adopted.directory.path)))
+        _run_shown(adopted)
 
 
 def _compose(words: Sequence[str], world_size: int) -> RunRequest:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from grpo_exp.accelerate_config import build_environment, write_config
+from grpo_exp.process_group import group_is_alive
 from grpo_exp.rundir import RunDirectory
 from grpo_exp.settings.launch import LaunchSettings
 from grpo_exp.worker import OWNER_VARIABLE
@@ -43,9 +44,15 @@ def free_port() -> int:
 
 
 class WorkerGroup:
-    """The launcher and its workers, in a process group that a Ctrl-C in the terminal does not reach."""
+    """The launcher and its workers, in a process group that a Ctrl-C in the terminal does not reach.
 
-    def __init__(self, settings: LaunchSettings, directory: RunDirectory) -> None:
+    Args:
+        settings: How they are started.
+        directory: The run.
+        gpus: Those that they may see; None is all that this process sees.
+    """
+
+    def __init__(self, settings: LaunchSettings, directory: RunDirectory, *, gpus: str | None = None) -> None:
         self._directory = directory
         self._orphaned_since: float | None = None
         port = settings.main_process_port or free_port()
@@ -59,6 +66,7 @@ class WorkerGroup:
                 stderr=subprocess.STDOUT,
                 env={
                     **build_environment(settings, os.environ, local_processes=settings.num_processes),
+                    **({} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}),
                     OWNER_VARIABLE: str(os.getpid()),
                 },
                 start_new_session=True,
@@ -68,7 +76,7 @@ class WorkerGroup:
         """Return the launcher's exit code, or None while it runs, or its workers end a step without it."""
         code = self._process.poll()
         was_asked_to_end = code is not None and -code in _REQUESTS
-        if not was_asked_to_end or self._directory.result.exists() or not _group_is_alive(self._process.pid):
+        if not was_asked_to_end or self._directory.result.exists() or not group_is_alive(self._process.pid):
             return code
         if self._orphaned_since is None:  # one worker's launcher is gone at once; that of several waits for them itself
             self._orphaned_since = time.monotonic()
@@ -93,23 +101,10 @@ class WorkerGroup:
     def _is_gone_within(self, seconds: float) -> bool:
         """Wait for the whole group: workers may outlive the launcher that was told to end."""
         deadline = time.monotonic() + seconds
-        while _group_is_alive(self._process.pid):
+        while group_is_alive(self._process.pid):
             if time.monotonic() > deadline:
                 return False
             self._process.poll()  # reaps the launcher
             time.sleep(_POLL_SECONDS)
         self._process.wait()  # it has ended, too: nobody has asked how yet
         return True
-
-
-def _group_is_alive(group: int) -> bool:
-    """Say whether a process group has a member that runs; one that nobody reaps is dead all the same."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if fields[0] not in "ZX" and int(fields[2]) == group:
-                return True
-    return False

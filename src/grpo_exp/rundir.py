@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo_exp.errors import ConfigError, RunError
+from grpo_exp.whole_files import write_bytes as write_bytes
+from grpo_exp.whole_files import write_json as write_json
+from grpo_exp.whole_files import write_text as write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,26 @@ class RunDirectory:
         return self.attempt_logs / f"stacks-{rank}.txt"
 
     @property
+    def server(self) -> Path:
+        """Where the vLLM server of the run listens, while there is one."""
+        return self.path / "vllm_server.json"
+
+    @property
+    def server_lock(self) -> Path:
+        """Held by the process that looks after that server."""
+        return self.path / "vllm_server.lock"
+
+    @property
+    def server_place(self) -> Path:
+        """Which server the workers of the newest attempt use, and their own port for the weights."""
+        return self.attempt_logs / "vllm_place.json"
+
+    @property
+    def server_log(self) -> Path:
+        """What the run's own vLLM server printed."""
+        return self.attempt_logs / "vllm.log"
+
+    @property
     def server_health(self) -> Path:
         """What the vLLM server said when the run hung."""
         return self.attempt_logs / "vllm_server.txt"
@@ -245,32 +267,6 @@ def parse_event(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return event if isinstance(event, dict) and {"attempt", "kind", "text"} <= event.keys() else None
-
-
-def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write JSON so that a reader sees the old file or the whole new one."""
-    write_text(path, json.dumps(data, indent=2) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write text so that a reader sees the old file or the whole new one."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old one or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            os.fchmod(descriptor, 0o644)  # mkstemp made it private; a group looks at its runs together
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def find_or_create(root: Path, run_id: str, *, resume: bool) -> RunDirectory:

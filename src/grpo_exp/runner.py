@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterator
 
 from rich.console import Console
 
 from grpo_exp.adoption import Adopted, adopt
 from grpo_exp.composition import RunRequest
 from grpo_exp.conclusion import conclude
-from grpo_exp.errors import ConfigError, ExitCode
-from grpo_exp.hanging import hung_reason
+from grpo_exp.errors import ConfigError, ExitCode, RunError
+from grpo_exp.hanging import hung_reason, note_server_health
 from grpo_exp.launching import WorkerGroup
 from grpo_exp.reporting.live import LiveRun
-from grpo_exp.signals import heed_signals
+from grpo_exp.serving.attachment import Attachment, attached
+from grpo_exp.signals import Requests, heed_signals
 from grpo_exp.worker import run_worker
 
 _POLL_SECONDS = 0.2
@@ -52,20 +54,51 @@ def work(adopted: Adopted, console: Console) -> None:
 
 
 def _work_launched(adopted: Adopted, live: LiveRun) -> None:
-    with heed_signals(adopted.directory) as requests:
-        workers = WorkerGroup(adopted.settings.launch, adopted.directory)
+    with heed_signals(adopted.directory) as requests, _server_of(adopted, live, requests) as server:
+        if server is None:
+            return
+        workers = WorkerGroup(adopted.settings.launch, adopted.directory, gpus=server.gpus)
         try:
             while workers.poll() is None and requests.count < 2:
                 requests.tell_once(live.message)
                 live.refresh()
-                hung = hung_reason(adopted.directory)
-                if hung is not None:
+                reason = _why_lost(adopted, server)
+                if reason is not None:
                     workers.kill()
-                    adopted.end(hung)
+                    adopted.end(reason)
                     break
                 time.sleep(_POLL_SECONDS)
         finally:
             workers.kill()
+
+
+def _why_lost(adopted: Adopted, server: Attachment) -> str | None:
+    """Return why the workers must be ended from here, or None."""
+    reason = hung_reason(adopted.directory)
+    if reason is not None:
+        note_server_health(adopted.directory, adopted.settings)
+        return reason
+    return server.why_ended()
+
+
+@contextlib.contextmanager
+def _server_of(adopted: Adopted, live: LiveRun, requests: Requests) -> Iterator[Attachment | None]:
+    """Have the run's vLLM server inside; None where the run has ended without it, and why stands in its result."""
+
+    def why_over() -> str | None:
+        requests.tell_once(live.message)
+        live.refresh()
+        return "stopped on request, while its vLLM server was starting" if requests.count else None
+
+    with contextlib.ExitStack() as stack:
+        try:
+            context = attached(adopted.directory, adopted.settings, tell=live.message, why_over=why_over)
+            server = stack.enter_context(context)
+        except RunError as error:
+            live.message(str(error))
+            adopted.end(str(error))
+            server = None
+        yield server
 
 
 def _work_inline(adopted: Adopted, live: LiveRun, console: Console) -> None:
@@ -82,8 +115,11 @@ def _work_inline(adopted: Adopted, live: LiveRun, console: Console) -> None:
 
     with (
         heed_signals(adopted.directory, at_second=end_at_once) as requests,
+        _server_of(adopted, live, requests) as server,
         live.refreshed_beside(lambda: requests.tell_once(live.message)),
     ):
+        if server is None:
+            return
         try:
             with (
                 adopted.directory.worker_log.open("a") as log,

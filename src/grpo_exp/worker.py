@@ -23,6 +23,7 @@ from grpo_exp.errors import ConfigError, ExitCode, RunError, exit_code_of_stop
 from grpo_exp.hanging import end_hung
 from grpo_exp.observers import MainObserver, SilentObserver
 from grpo_exp.rundir import RunDirectory, write_json
+from grpo_exp.serving.place import placed, reach_directly
 from grpo_exp.settings.batching import solve_batch
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.signals import heed_signals
@@ -57,7 +58,7 @@ def run_worker(directory: RunDirectory) -> None:
     """
     started = time.perf_counter()
     rank = int(os.environ.get("RANK", "0"))
-    settings = RunSettings.model_validate(directory.read_config())
+    settings = placed(RunSettings.model_validate(directory.read_config()), directory)
     limits = build_limits(settings.trainer, os.environ, lambda text: directory.add_event("warning", text))
     owner = int(os.environ.get(OWNER_VARIABLE, "0"))
     watch = StopWatch(directory, owner=owner, limits=limits if rank == 0 else ())  # all stop when one does
@@ -144,6 +145,8 @@ def _prepare_process(settings: RunSettings) -> bool:
     # Read when torch loads OpenMP. Threads that spin for long while they wait make a step fifty times slower as
     # soon as anything else wants a core; this many spins cost nothing on an idle machine.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+    if settings.vllm.mode == "server":
+        reach_directly(settings.vllm, os.environ)
     import torch
 
     from grpo_exp.models.load import quiet_libraries

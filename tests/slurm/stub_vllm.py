@@ -1,4 +1,4 @@
-"""Stands in for `vllm serve MODEL ...`: writes down how it was called, and answers `GET /v1/models`.
+"""Stands in for `vllm serve MODEL ...` on a node of SLURM: writes down how it was called, and answers.
 
 The sweep's `behaviour.json` may hold `server_lives`: seconds until it ends by itself, and `serves`: another name.
 """
@@ -10,8 +10,9 @@ import os
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+
+from stub_server import Answers, build_server
 
 
 def main(words: list[str]) -> None:
@@ -29,19 +30,9 @@ def main(words: list[str]) -> None:
     if "--headless" in words:
         time.sleep(600)
         return
-    model = behaviour.get("serves", words[1])
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = json.dumps({"data": [{"id": model}]}).encode()
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    HTTPServer(("0.0.0.0", int(words[words.index("--port") + 1])), Handler).serve_forever()
+    answers = Answers(behaviour.get("serves", words[1]))
+    port = int(words[words.index("--port") + 1])
+    build_server(answers.to, host="0.0.0.0", port=port).serve_forever()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_exp.sweeps.slurm.ports import COUNT, FIRST
+from grpo_exp.ports import COUNT, FIRST
 from slurm.cluster import SlurmCluster, read_lines
 from slurm.stub_sweep import StubSweep
 

@@ -73,26 +73,26 @@ def test_worker_that_hangs_is_found_with_the_stack_that_shows_where(directory: R
 
 
 class _Server(http.server.BaseHTTPRequestHandler):
-    status = 200
-
     def do_GET(self) -> None:
-        self.send_response(self.status if self.path == "/health" else 404)
+        self.send_response(503 if self.path == "/health" else 404)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
         pass
 
 
-def test_health_of_a_server_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_of_the_server_is_written_down(directory: RunDirectory, tmp_path: Path) -> None:
+    """Of the one that this attempt found, wherever the settings would look for it."""
+    hanging.note_server_health(directory, settings_of(tmp_path))  # generates without one
+    hanging.note_server_health(directory, settings_of(tmp_path, "vllm=server"))  # never found one
+    assert not directory.server_health.exists()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}/health"
-        assert hanging.server_health(address) == "HTTP 200"
-        monkeypatch.setattr(_Server, "status", 503)
-        assert hanging.server_health(address) == "HTTP 503"
+        place = {"server_host": "127.0.0.1", "server_port": server.server_port, "group_port": 21}
+        write_json(directory.server_place, place)
+        hanging.note_server_health(directory, settings_of(tmp_path, "vllm=server"))
         server.shutdown()
-    assert hanging.server_health(address).startswith("no answer (")
-    assert hanging.server_health("no address").startswith("no answer (")
+    assert directory.server_health.read_text() == f"http://127.0.0.1:{server.server_port}/health: HTTP 503\n"
 
 
 def test_front_end_ends_workers_that_wrote_stacks_a_while_ago_and_nothing_since(directory: RunDirectory) -> None:

@@ -100,17 +100,11 @@ def test_folder_that_does_not_exist_yet_is_fine(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("vllm", "device"), [("colocate", "cpu"), ("server", "cpu")])
-def test_vllm_needs_its_package_and_a_gpu(vllm: str, device: str) -> None:
-    found = faults(f"vllm={vllm}", f"launch.device={device}")
-    assert f"vllm={vllm}: needs a GPU and launch.device is cpu; use vllm=off" in found
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (
-            ["vllm=server", "vllm.group_port=8000"],
+            ["vllm=server", "vllm.server_port=8000", "vllm.group_port=8000"],
             "vllm.group_port=8000: is vllm.server_port, too, and each needs its own port; use another",
         ),
         # 3 processes divide by 1 and 3 only, and 3 is above 2.

@@ -180,10 +180,6 @@ TOLD = {
         ["+trainer.extra.entropy_coef=0.01"],
         "trainer.fast_step=true has no effect: trainer.extra.entropy_coef=0.01 adds the mean entropy",
     ),
-    "field of vLLM": (
-        ["+trainer.extra.vllm_model_impl=vllm"],
-        "trainer.extra.vllm_model_impl=vllm has no effect: vllm is off",
-    ),
     "reference that stays": (
         ["algorithm.ref_model_sync_steps=5"],
         "algorithm.ref_model_sync_steps=5 has no effect: the reference model stays as it is",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from grpo_exp.data.prompts import PromptData, PromptRow
 from grpo_exp.preflight.tiny_text import most_tokens, unreadable
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.settings.served import length_fault
 
 _MAX_HELD_OUT = 1_000_000
 
@@ -15,6 +16,8 @@ def data_faults(settings: RunSettings, data: PromptData) -> list[str]:
     if settings.model.kind == "tiny":
         rows = (*data.train, *data.evaluation)
         faults += [*_character_faults(settings, rows), *_tiny_length_faults(settings, rows)]
+        engine_fault = length_fault(settings, max(most_tokens(row.prompt) for row in data.train))
+        faults += [] if engine_fault is None else [engine_fault]
     return faults
 
 

@@ -13,7 +13,6 @@ _WITHOUT_EFFECT: dict[str, Callable[[RunSettings], str | None]] = {
     "per_device_eval_": lambda s: "held-out accuracy has its own loop; see model.max_micro_batch",
     "num_generations_eval": lambda s: "held-out accuracy has its own loop; see trainer.eval_samples",
     "hub_": lambda s: "nothing is pushed to the hub; upload the folder model/ of a run",
-    "vllm_": lambda s: _unless(s.vllm.mode != "off", "vllm is off; leave it out, or use vllm=colocate"),
     "entropy_coef_": lambda s: _unless(_adapts_entropy(s), "the entropy bonus is fixed; add use_adaptive_entropy=true"),
     "entropy_target": lambda s: _unless(
         _adapts_entropy(s), "the entropy bonus is fixed; add use_adaptive_entropy=true"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 
 from grpo_exp import devices
 from grpo_exp.preflight.adapter_faults import adapter_faults
 from grpo_exp.preflight.launch_faults import launch_faults
 from grpo_exp.preflight.model_faults import model_faults
+from grpo_exp.preflight.vllm_faults import vllm_faults
 from grpo_exp.settings.run import RunSettings
 
 #: So many processes may share a CPU, however few cores it has: enough to try out what several do.
@@ -25,54 +25,10 @@ def group_faults(settings: RunSettings, *, runs_here: bool = True) -> list[str]:
     return [
         *model_faults(settings),
         *adapter_faults(settings),
-        *_vllm_faults(settings),
+        *vllm_faults(settings, runs_here=runs_here),
         *launch_faults(settings),
         *(_device_faults(settings) if runs_here else ()),
     ]
-
-
-def _vllm_faults(settings: RunSettings) -> list[str]:
-    vllm = settings.vllm
-    if vllm.mode == "off":
-        return []
-    faults = []
-    if importlib.util.find_spec("vllm") is None:
-        faults.append(
-            f"vllm={vllm.mode}: the package vllm is not installed; pip install 'grpo-exp[vllm]', or use vllm=off"
-        )
-    if settings.launch.device == "cpu":
-        faults.append(f"vllm={vllm.mode}: needs a GPU and launch.device is cpu; use vllm=off")
-    if vllm.mode == "server" and vllm.server_port == vllm.group_port:
-        faults.append(
-            f"vllm.group_port={vllm.group_port}: is vllm.server_port, too, and each needs its own port; use another"
-        )
-    masks_sequences = vllm.importance_sampling_correction and vllm.importance_sampling_mode.startswith("sequence")
-    if settings.algorithm.loss_type == "vespo" and masks_sequences:
-        faults.append(
-            f"vllm.importance_sampling_mode={vllm.importance_sampling_mode}: algorithm.loss_type=vespo weighs "
-            "sequences itself and wants a correction per token; use token_truncate or token_mask"
-        )
-    return [*faults, *_colocation_faults(settings)]
-
-
-def _colocation_faults(settings: RunSettings) -> list[str]:
-    vllm, processes = settings.vllm, settings.launch.num_processes
-    if vllm.mode != "colocate":
-        return []
-    faults = []
-    if processes % vllm.tensor_parallel_size:
-        near = max(n for n in range(1, vllm.tensor_parallel_size + 1) if processes % n == 0)
-        faults.append(
-            f"vllm.tensor_parallel_size={vllm.tensor_parallel_size}: launch.num_processes={processes} does not divide "
-            f"by it, and the engines share out the processes; use {near}"
-        )
-    length, completion = vllm.max_model_length, settings.trainer.max_completion_length
-    if length is not None and length <= completion:
-        faults.append(
-            f"vllm.max_model_length={length}: holds the prompt, too, and trainer.max_completion_length is "
-            f"{completion}; use a larger value, or null"
-        )
-    return faults
 
 
 def _device_faults(settings: RunSettings) -> list[str]:
@@ -88,10 +44,30 @@ def _device_faults(settings: RunSettings) -> list[str]:
         most = max(_MAX_PROCESSES_ON_CPU, len(os.sched_getaffinity(0)))
         why, fix = f"this machine's CPU runs at most {most}, and each holds a copy of the model", ""
     else:
-        visible = devices.count_visible_gpus()
-        most = here if visible is None else visible
-        why, fix = f"each needs a GPU of its own and {most} are visible", ", or launch.device=cpu"
+        visible, serving = devices.count_visible_gpus(), _serving_gpus(settings)
+        if serving and (visible is None or serving >= visible):
+            return [_serving_fault(serving, visible)]
+        most = here if visible is None else visible - serving
+        left = f", without the {serving} that serve" if serving else ""
+        why, fix = f"each needs a GPU of its own and {most} are visible{left}", ", or launch.device=cpu"
     if here <= most:
         return []
     most *= launch.num_nodes
     return [f"launch.num_processes={launch.num_processes}: {why}; use launch.num_processes={most} or less{fix}"]
+
+
+def _serving_gpus(settings: RunSettings) -> int:
+    """Return how many of this machine's GPUs a server of the run takes."""
+    return settings.vllm.num_gpus or 0 if settings.vllm.mode == "server" else 0
+
+
+def _serving_fault(serving: int, visible: int | None) -> str:
+    if visible is None:
+        return (
+            f"vllm.num_gpus={serving}: nobody knows how many GPUs there are, since the driver lists none; name them in "
+            "CUDA_VISIBLE_DEVICES=0,1,..."
+        )
+    return (
+        f"vllm.num_gpus={serving}: {visible} GPU(s) are visible, and at least one must be left to train; use fewer, or "
+        "vllm=colocate"
+    )

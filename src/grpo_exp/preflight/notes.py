@@ -12,12 +12,13 @@ from typing import Any
 from grpo_exp import devices
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.preflight.algorithm_notes import algorithm_notes
+from grpo_exp.preflight.defaults import changed
 from grpo_exp.preflight.extra_notes import extra_notes
 from grpo_exp.preflight.launch_faults import launch_notes
 from grpo_exp.preflight.model_notes import model_notes
 from grpo_exp.preflight.sampling import sampling_notes
 from grpo_exp.preflight.tiny_text import longest_answer
-from grpo_exp.settings.base import Settings
+from grpo_exp.preflight.vllm_notes import vllm_notes
 from grpo_exp.settings.batching import solve_batch
 from grpo_exp.settings.fast_step import fast_step_fault
 from grpo_exp.settings.run import RunSettings
@@ -35,17 +36,11 @@ def notes(settings: RunSettings, data: PromptData) -> list[str]:
         *extra_notes(settings),
         *_tiny_notes(settings),
         *model_notes(settings),
-        *_vllm_notes(settings),
+        *vllm_notes(settings),
         *_launch_notes(settings),
         *_health_notes(settings),
         *_left_out(data),
     ]
-
-
-def changed(settings: Settings, *names: str) -> list[str]:
-    """Return those of the named settings that are not at their default."""
-    fields = type(settings).model_fields
-    return [name for name in names if getattr(settings, name) != fields[name].default]
 
 
 def _reward_notes(settings: RunSettings) -> list[str]:
@@ -140,18 +135,6 @@ def _primed_notes(settings: RunSettings) -> list[str]:
             f"{needed} or more"
         )
     return found
-
-
-def _vllm_notes(settings: RunSettings) -> list[str]:
-    vllm = settings.vllm
-    if vllm.mode == "off" or vllm.importance_sampling_correction:
-        return []
-    names = changed(vllm, "importance_sampling_mode", "importance_sampling_clip_max")
-    return [
-        f"vllm.{name}={getattr(vllm, name)} has no effect: vllm.importance_sampling_correction is false; leave it out, "
-        "or turn the correction on"
-        for name in names
-    ]
 
 
 def _launch_notes(settings: RunSettings) -> list[str]:

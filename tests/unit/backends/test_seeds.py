@@ -11,7 +11,8 @@ from accelerate import PartialState
 from trl.generation import vllm_generation
 from trl.generation.vllm_generation import VLLMGeneration
 
-from grpo_exp.backends.trl.seeds import derive_seed, seed_rollouts, seeded_engine
+from grpo_exp.backends.trl.seeds import seed_rollouts, seeded_engine
+from grpo_exp.seeding import derive_seed
 
 
 def arguments(seed: int, **changes: Any) -> Any:

@@ -9,6 +9,7 @@ from trl.trainer.grpo_config import GRPOConfig
 
 from grpo_exp.settings.batching import BatchPlan
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.settings.vllm import ColocatedVllm, ServerVllm
 
 #: transformers 5.24 renamed the switch; given under its new name it warns of nothing.
 _CHECKPOINTING = (
@@ -101,21 +102,32 @@ def _generation(settings: RunSettings) -> dict[str, Any]:
         return fields
     fields |= {
         "vllm_mode": vllm.mode,
+        "vllm_model_impl": vllm.model_impl,
+        "vllm_structured_outputs_regex": vllm.structured_outputs_regex,
         "vllm_importance_sampling_correction": vllm.importance_sampling_correction,
         "vllm_importance_sampling_mode": vllm.importance_sampling_mode,
         "vllm_importance_sampling_clip_max": vllm.importance_sampling_clip_max,
+        "vllm_importance_sampling_clip_min": vllm.importance_sampling_clip_min,
     }
-    if vllm.mode == "colocate":
-        return fields | {
-            "vllm_gpu_memory_utilization": vllm.gpu_memory_utilization,
-            "vllm_tensor_parallel_size": vllm.tensor_parallel_size,
-            "vllm_max_model_length": vllm.max_model_length,
-            "vllm_enable_sleep_mode": vllm.enable_sleep_mode,
-        }
-    return fields | {
+    return fields | (_colocated(vllm) if vllm.mode == "colocate" else _served(vllm))
+
+
+def _colocated(vllm: ColocatedVllm) -> dict[str, Any]:
+    return {
+        "vllm_gpu_memory_utilization": vllm.gpu_memory_utilization,
+        "vllm_tensor_parallel_size": vllm.tensor_parallel_size,
+        "vllm_max_model_length": vllm.max_model_length,
+        "vllm_enable_sleep_mode": vllm.enable_sleep_mode,
+    }
+
+
+def _served(vllm: ServerVllm) -> dict[str, Any]:
+    """Return where the server is; what is null stands in the run's folder by the time that workers read it."""
+    ports = {"vllm_server_port": vllm.server_port, "vllm_group_port": vllm.group_port}
+    return {
+        "vllm_server_base_url": vllm.server_base_url,
         "vllm_server_host": vllm.server_host,
-        "vllm_server_port": vllm.server_port,
-        "vllm_group_port": vllm.group_port,
+        **{name: port for name, port in ports.items() if port is not None},
         "vllm_server_timeout": vllm.server_timeout_seconds,
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from trl.trainer.utils import RepeatSampler
 
-from grpo_exp.backends.trl.seeds import derive_seed
+from grpo_exp.seeding import derive_seed
 
 
 def permutation(size: int, *key: object) -> list[int]:

@@ -1,11 +1,7 @@
-"""Seeds that belong to one run: made of the run's seed and of what they are for.
-
-Seeds that are added up, as `seed + rank` in TRL, meet each other: seed 0 on rank 1 would sample as seed 1 on rank 0.
-"""
+"""Seeds of sampling that belong to one run and one process: of transformers, and of a vLLM engine in the process."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -14,11 +10,7 @@ from accelerate.utils import set_seed
 from trl.generation import vllm_generation
 from trl.trainer.grpo_config import GRPOConfig
 
-
-def derive_seed(*parts: object) -> int:
-    """Return 32 bits (numpy takes no more) that depend on every part."""
-    text = "\x1f".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+from grpo_exp.seeding import derive_seed
 
 
 def seed_rollouts(arguments: GRPOConfig, rank: int) -> None:

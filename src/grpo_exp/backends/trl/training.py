@@ -24,6 +24,7 @@ from grpo_exp.backends.trl.kl_probe import KlProbe
 from grpo_exp.backends.trl.reward_batch import RewardBatch
 from grpo_exp.backends.trl.run_parts import RunParts, TrainingObserver
 from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
+from grpo_exp.backends.trl.vllm_engine import adapted_engine, prepare_engine
 from grpo_exp.checkpoints.store import Checkpoint
 from grpo_exp.data.prompts import PromptData, PromptRow
 from grpo_exp.models.load import load_policy
@@ -128,18 +129,21 @@ def _build_trainer(parts: RunParts, arguments: GRPOConfig, clock: StepClock) -> 
             settings.model, on_priming_step=lambda step, loss: _tell_priming(observer, settings, step)
         )
     names = [component.name for component in parts.components]
-    trainer = _trainer_class(settings, saves=parts.checkpoints is not None)(
-        **_rules(settings, names),
-        **_saving(parts),
-        rewards=RewardBatch(parts.components, list(parts.data.train[0].columns)),
-        primary=names.index(settings.reward.primary),
-        clock=clock,
-        model=model,
-        args=arguments,
-        train_dataset=to_dataset(parts.data.train),
-        processing_class=tokenizer,
-        peft_config=build_lora(settings.model.lora),
-    )
+    is_main = arguments.process_index == 0
+    prepare_engine(settings, arguments, tokenizer, parts.data.train, is_main_process=is_main)
+    with adapted_engine(settings):
+        trainer = _trainer_class(settings, saves=parts.checkpoints is not None)(
+            **_rules(settings, names),
+            **_saving(parts),
+            rewards=RewardBatch(parts.components, list(parts.data.train[0].columns)),
+            primary=names.index(settings.reward.primary),
+            clock=clock,
+            model=model,
+            args=arguments,
+            train_dataset=to_dataset(parts.data.train),
+            processing_class=tokenizer,
+            peft_config=build_lora(settings.model.lora),
+        )
     if isinstance(trainer, DynamicSamplingTrainer) and isinstance(trainer, CheckpointingTrainer):
         trainer.parts["dynamic_sampling"] = Part(trainer.sampling_state, trainer.load_sampling_state)
     if isinstance(trainer, FastStepTrainer) and trainer.fast_step_fault is not None:

@@ -13,12 +13,13 @@ from rich.console import Console
 from grpo_exp.errors import ConfigError, ExitCode
 from grpo_exp.run_lock import read_owner
 from grpo_exp.rundir import write_text
-from grpo_exp.sweeps.manifest import Entry, SweepDirectory
+from grpo_exp.settings.run import RunSettings
+from grpo_exp.settings.served import served_model
+from grpo_exp.sweeps.manifest import Entry, SweepDirectory, settings_of
 from grpo_exp.sweeps.rules import check_settings
 from grpo_exp.sweeps.slurm import scheduler
 from grpo_exp.sweeps.slurm.directives import check_folder, split
 from grpo_exp.sweeps.slurm.jobs import add_job, slurm_folder
-from grpo_exp.sweeps.slurm.point import served_model
 from grpo_exp.sweeps.slurm.rendering import render_script, template_of
 from grpo_exp.sweeps.slurm.settings import SlurmSettings
 from grpo_exp.sweeps.states import PointStatus, SchedulerView
@@ -90,12 +91,28 @@ def _check_points(sweep: SweepDirectory, entries: Sequence[Entry], settings: Slu
                 f"{settings.count_processes()}, or change hydra.launcher.nodes, gpus_per_node or processes_per_node"
             )
         if settings.server_nodes:
-            served_model(sweep, entry)
-            if planned["vllm"]["mode"] != "server":
-                raise ConfigError(
-                    f"vllm.mode={planned['vllm']['mode']}: hydra.launcher.server_nodes={settings.server_nodes} start a "
-                    "server that this run would not use; add vllm=server, or use hydra.launcher.server_nodes=0"
-                )
+            _check_served(settings_of(planned), settings.server_nodes)
+
+
+def _check_served(planned: RunSettings, server_nodes: int) -> None:
+    """Refuse a run that cannot use the server of its own nodes.
+
+    Raises:
+        ConfigError: It generates without one, has another one, or its model has no files to serve.
+    """
+    vllm = planned.vllm
+    if vllm.mode != "server":
+        raise ConfigError(
+            f"vllm.mode={vllm.mode}: hydra.launcher.server_nodes={server_nodes} start a server that this run would not "
+            "use; add vllm=server, or use hydra.launcher.server_nodes=0"
+        )
+    if vllm.num_gpus is not None or vllm.server_base_url is not None:
+        name = "server_base_url" if vllm.num_gpus is None else "num_gpus"
+        raise ConfigError(
+            f"vllm.{name}={getattr(vllm, name)}: names another server than that of hydra.launcher.server_nodes="
+            f"{server_nodes}; use one of them"
+        )
+    served_model(planned)
 
 
 def _new_script(folder: Path, template: str) -> Path:

@@ -1,6 +1,6 @@
 """What a batch script asks about its run: `python -m grpo_exp.sweeps.slurm.point SWEEP INDEX QUESTION`.
 
-Questions: `run-directory` and `model` print it; `cancelled` answers with its exit code, 0 for yes.
+Questions: `run-directory` prints it; `cancelled` answers with its exit code, 0 for yes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grpo_exp.errors import ConfigError, ExitCode
-from grpo_exp.sweeps.manifest import Entry, SweepDirectory
+from grpo_exp.sweeps.manifest import SweepDirectory
 
 
 def main(words: Sequence[str]) -> int:
@@ -30,29 +30,11 @@ def _answer(words: Sequence[str]) -> int:
     match words[2]:
         case "run-directory":
             print(sweep.run(entry).path)
-        case "model":
-            print(served_model(sweep, entry))
         case "cancelled":
             return ExitCode.COMPLETED if entry.run_directory in sweep.read_cancelled() else ExitCode.FAILED
         case question:
-            raise ConfigError(f"{question}: is no question; ask for run-directory, model or cancelled")
+            raise ConfigError(f"{question}: is no question; ask for run-directory or cancelled")
     return ExitCode.COMPLETED
-
-
-def served_model(sweep: SweepDirectory, entry: Entry) -> str:
-    """Return what vLLM is to load for a run.
-
-    Raises:
-        ConfigError: The run's model has no files that vLLM could load.
-    """
-    model = sweep.read_settings(entry)["model"]
-    path = model.get("path")
-    if not path:
-        raise ConfigError(
-            f"model.kind={model['kind']}: has no files for vLLM to load; use model=local model.path=FOLDER, or "
-            "hydra.launcher.server_nodes=0"
-        )
-    return str(path)
 
 
 if __name__ == "__main__":

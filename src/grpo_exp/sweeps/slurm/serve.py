@@ -1,7 +1,6 @@
-"""Start vLLM on a server node: `srun ... python -m grpo_exp.sweeps.slurm.serve --model=NAME --port=N ... -- OPTIONS`.
+"""Start vLLM on a server node: `srun ... python -m grpo_exp.sweeps.slurm.serve SWEEP INDEX --port=N ... -- OPTIONS`.
 
-With several nodes each holds one replica of the model (vLLM's data parallelism): the first one answers requests, the
-others are headless (docs.vllm.ai, "Data Parallel Deployment").
+With several nodes each holds one replica of the model. The command line is that of `grpo-exp serve`.
 """
 
 from __future__ import annotations
@@ -10,37 +9,50 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-#: vLLM offers the endpoints that take new weights only in this mode.
-_DEV_MODE = "VLLM_SERVER_DEV_MODE"
+from grpo_exp.serving.command import Replica, build_serve_command, build_serve_environment
+from grpo_exp.settings.run import RunSettings
+from grpo_exp.sweeps.manifest import SweepDirectory, settings_of
+from grpo_exp.vllm_package import find_vllm
 
 
-def build_serve_command(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+def build_command(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """Return the command line of this node's vLLM.
 
     Args:
         words: As typed after the module; further options of vLLM behind `--`.
         environ: With SLURM_PROCID and SLURM_NTASKS of the step.
+
+    Raises:
+        ConfigError: The run's model has no files to serve.
     """
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    for name in ("--vllm", "--model", "--port", "--head-address", "--rpc-port"):
+    parser.add_argument("sweep", type=Path)
+    parser.add_argument("index", type=int)
+    for name in ("--vllm", "--port", "--head-address", "--rpc-port"):
         parser.add_argument(name, required=True)
-    parser.add_argument("options", nargs="*")
-    given = parser.parse_args(words)
-    rank, size = int(environ["SLURM_PROCID"]), int(environ["SLURM_NTASKS"])
-    # What TRL's client needs to hand over weights and to be given the probabilities that were sampled from.
-    command = [given.vllm, "serve", given.model, "--weight-transfer-config", '{"backend":"nccl"}',
-               "--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]  # fmt: skip
-    if rank == 0:
-        command += ["--host", "0.0.0.0", "--port", given.port]
-    else:
-        command += ["--headless", "--data-parallel-start-rank", str(rank)]
-    if size > 1:
-        command += ["--data-parallel-size", str(size), "--data-parallel-size-local", "1"]
-        command += ["--data-parallel-address", given.head_address, "--data-parallel-rpc-port", given.rpc_port]
-    return [*command, *given.options]
+    place = list(words).index("--")
+    given, options = parser.parse_args(words[:place]), words[place + 1 :]
+    sweep = SweepDirectory(given.sweep.resolve())
+    settings = settings_of(sweep.read_settings(sweep.read_entry(given.index)))
+    replica = Replica(
+        rank=int(environ["SLURM_PROCID"]), size=int(environ["SLURM_NTASKS"]), head_address=given.head_address,
+        rpc_port=int(given.rpc_port),
+    )  # fmt: skip
+    command = build_serve_command(
+        _started_by(settings, given.vllm), host="0.0.0.0", port=int(given.port), package=find_vllm(), replica=replica
+    )
+    return [*command, *options]
+
+
+def _started_by(settings: RunSettings, program: str) -> RunSettings:
+    """Return settings whose server is started by the launcher's command, unless the run names another."""
+    if settings.vllm.mode != "server" or settings.vllm.serve_command:
+        return settings
+    return settings.model_copy(update={"vllm": settings.vllm.model_copy(update={"serve_command": (program,)})})
 
 
 if __name__ == "__main__":
-    _command = build_serve_command(sys.argv[1:], os.environ)
-    os.execvpe(_command[0], _command, {**os.environ, _DEV_MODE: "1"})
+    _command = build_command(sys.argv[1:], os.environ)
+    os.execvpe(_command[0], _command, build_serve_environment(os.environ))

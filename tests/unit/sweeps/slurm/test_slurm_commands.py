@@ -2,34 +2,59 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from grpo_exp.accelerate_config import Node, build_accelerate_config, build_environment
 from grpo_exp.errors import ConfigError
+from grpo_exp.ports import find_ports
+from grpo_exp.serving.command import Replica, build_serve_command
 from grpo_exp.settings import load
+from grpo_exp.sweeps.manifest import Entry, SweepDirectory, settings_of
+from grpo_exp.sweeps.slurm import wait_for_server
 from grpo_exp.sweeps.slurm.allocation import place_in_allocation
 from grpo_exp.sweeps.slurm.node import build_command
-from grpo_exp.sweeps.slurm.serve import build_serve_command
-
-SERVE = ["--vllm=vllm", "--model=/m/q", "--port=21", "--head-address=n3", "--rpc-port=22"]
-ALWAYS = ["vllm", "serve", "/m/q", "--weight-transfer-config", '{"backend":"nccl"}', "--logprobs-mode",
-          "processed_logprobs", "--max-logprobs", "-1"]  # fmt: skip
+from grpo_exp.sweeps.slurm.serve import build_command as build_serve
+from grpo_exp.vllm_package import find_vllm
 
 
-def test_one_server_node_serves_the_model_to_other_nodes() -> None:
-    command = build_serve_command([*SERVE, "--", "--seed=3", "--x"], {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"})
-    assert command == [*ALWAYS, "--host", "0.0.0.0", "--port", "21", "--seed=3", "--x"]
+@pytest.fixture
+def sweep(tmp_path: Path) -> SweepDirectory:
+    """Return a sweep of one point that generates with a server."""
+    words = ["vllm=server", "model=local", "model.path=/m/q", "seed=3"]
+    values = load.to_settings(load.compose(words)).model_dump(mode="json")
+    sweep = SweepDirectory(tmp_path)
+    sweep.settings.write_text(json.dumps(values) + "\n")
+    sweep.manifest.write_text(json.dumps(asdict(Entry(0, (), {}, "aaaaaaaa", 3, "aaaaaaaa-s3"))) + "\n")
+    return sweep
 
 
-def test_further_server_nodes_are_headless_replicas() -> None:
-    replicas = ["--data-parallel-size", "2", "--data-parallel-size-local", "1", "--data-parallel-address", "n3",
-                "--data-parallel-rpc-port", "22"]  # fmt: skip
-    first, second = (build_serve_command([*SERVE, "--"], {"SLURM_PROCID": r, "SLURM_NTASKS": "2"}) for r in "01")
-    assert first == [*ALWAYS, "--host", "0.0.0.0", "--port", "21", *replicas]
-    assert second == [*ALWAYS, "--headless", "--data-parallel-start-rank", "1", *replicas]
+def serve_words(sweep: SweepDirectory, *options: str) -> list[str]:
+    ports = ["--vllm=vllm", "--port=21", "--head-address=n3", "--rpc-port=22"]
+    return [str(sweep.path), "0", *ports, "--", *options]
+
+
+@pytest.mark.parametrize(("rank", "size"), [("0", "1"), ("0", "2"), ("1", "2")])
+def test_server_node_starts_what_grpo_exp_serve_starts(rank: str, size: str, sweep: SweepDirectory) -> None:
+    """On all interfaces, by the launcher's command, with the launcher's further words behind."""
+    environ = {"SLURM_PROCID": rank, "SLURM_NTASKS": size}
+    found = build_serve(serve_words(sweep, "--seed=3", "--x"), environ)
+    settings = settings_of(sweep.read_settings(sweep.read_entry(0)))
+    replica = Replica(int(rank), int(size), "n3", 22)
+    expected = build_serve_command(settings, host="0.0.0.0", port=21, package=find_vllm(), replica=replica)
+    place = expected.index("serve")
+    assert found == ["vllm", *expected[place:], "--seed=3", "--x"]
+
+
+def test_wait_says_what_was_wrong_and_returns_one(sweep: SweepDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    (port,) = find_ports(["nobody"], [])
+    words = [str(sweep.path), "0", f"--url=http://127.0.0.1:{port}", "--timeout-seconds=0"]
+    assert wait_for_server.main(words) == 1
+    assert "hydra.launcher.server_timeout_seconds" in capsys.readouterr().err
 
 
 NODE = Node(rank=1, num_nodes=3, num_processes=12, main_address="n1", main_port=23)

@@ -36,7 +36,6 @@ case "$(basename "$0") $*" in
 *"show node"*) echo "NodeName=n1 NodeAddr=n1 x" ;;
 *"run-directory"*) echo "$PWD/run" ;;
 *"ports"*) echo "2001 2002" ;;
-*"model"*) echo model ;;
 esac
 """
 

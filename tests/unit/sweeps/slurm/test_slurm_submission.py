@@ -120,7 +120,7 @@ def test_without_sbatch_the_script_is_written_and_the_way_out_is_told(
     [
         ({"nodes": 2}, "use launch.num_processes=2"),  # planned are 4
         ({"nodes": 2, "gpus_per_node": 8}, "use launch.num_processes=16"),
-        ({"server_nodes": 1}, "model=local"),  # the built-in policy has no files
+        ({"server_nodes": 1}, "add vllm=server"),
     ],
 )
 def test_runs_that_do_not_fit_the_nodes_are_refused(
@@ -131,10 +131,21 @@ def test_runs_that_do_not_fit_the_nodes_are_refused(
     assert told in str(caught.value)
 
 
-def test_run_that_would_not_use_its_server_is_refused(stubs: Stubs, tmp_path: Path, planned: dict[str, Any]) -> None:
-    local = {**planned, "model": {**planned["model"], "kind": "local", "path": "/m"}}
-    with pytest.raises(ConfigError, match="add vllm=server"):
-        start(sweep_of(tmp_path / "s", 1, local), dry_run=True, server_nodes=1)
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "model=local"),  # the built-in policy has no files
+        (("model=local", "model.path=/m", "vllm.num_gpus=1"), "vllm.num_gpus=1: names another server"),
+        (("model=local", "model.path=/m", "vllm.server_base_url=http://x"), "vllm.server_base_url=http://x: names"),
+    ],
+)
+def test_run_that_cannot_use_the_server_of_its_nodes_is_refused(
+    stubs: Stubs, tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    values = load.to_settings(load.compose(["vllm=server", *words])).model_dump(mode="json")
+    with pytest.raises(ConfigError) as caught:
+        start(sweep_of(tmp_path / "s", 1, values), dry_run=True, server_nodes=1)
+    assert told in str(caught.value)
 
 
 def submitted(folder: Path, planned: Mapping[str, Any]) -> SweepDirectory:
@@ -206,12 +217,10 @@ def test_cancel_takes_back_what_has_not_begun(stubs: Stubs, tmp_path: Path, plan
 def test_batch_script_is_told_about_its_run(
     tmp_path: Path, planned: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    local = {**planned, "model": {**planned["model"], "kind": "local", "path": "/m/q"}}
-    sweep = sweep_of(tmp_path / "s", 2, local)
+    sweep = sweep_of(tmp_path / "s", 2, planned)
     words = [str(sweep.path), "1"]
     assert point.main([*words, "run-directory"]) == 0
-    assert point.main([*words, "model"]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{sweep.path}/aaaaaaaa-s1", "/m/q"]
+    assert capsys.readouterr().out.splitlines() == [f"{sweep.path}/aaaaaaaa-s1"]
     assert point.main([*words, "cancelled"]) == 1
     set_cancelled(sweep, add=["aaaaaaaa-s1"])
     assert point.main([*words, "cancelled"]) == 0
@@ -219,7 +228,7 @@ def test_batch_script_is_told_about_its_run(
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [(["7", "model"], "holds 0 to 1"), (["x", "model"], "INDEX a number"), (["1", "age"], "age: is no")],
+    [(["7", "cancelled"], "holds 0 to 1"), (["x", "cancelled"], "INDEX a number"), (["1", "age"], "age: is no")],
 )
 def test_wrong_question_has_the_code_of_wrong_settings(
     tmp_path: Path, planned: dict[str, Any], capsys: pytest.CaptureFixture[str], words: list[str], told: str

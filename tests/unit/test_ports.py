@@ -1,4 +1,4 @@
-"""Ports come from the ids of job and task, and are probed."""
+"""Ports come from the ids of job and task, or from the run, and are probed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import socket
 
 import pytest
 
+from grpo_exp import ports
 from grpo_exp.errors import RunError
-from grpo_exp.sweeps.slurm import ports
-from grpo_exp.sweeps.slurm.ports import COUNT, FIRST, candidates, find_ports, is_free
+from grpo_exp.ports import COUNT, FIRST, candidates, find_ports, ids_of_job, is_free
 
 
-def task(job: int, index: int) -> dict[str, str]:
-    return {"SLURM_ARRAY_JOB_ID": str(job), "SLURM_ARRAY_TASK_ID": str(index)}
+def task(job: int, index: int) -> tuple[str, ...]:
+    return ids_of_job({"SLURM_ARRAY_JOB_ID": str(job), "SLURM_ARRAY_TASK_ID": str(index)})
 
 
 def test_tasks_of_one_job_look_in_different_places() -> None:
@@ -47,4 +47,4 @@ def test_ports_of_one_call_differ() -> None:
 def test_no_free_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "is_free", lambda port: False)
     with pytest.raises(RunError, match="20000 to 31999"):
-        find_ports(["main"], {})
+        find_ports(["main"], [])
