@@ -1,7 +1,7 @@
 """What k samples of one prompt are worth: pass@k, maj@k.
 
-Both are means over all subsets of k of the n samples that were drawn, so that they use every sample and are unbiased for
-k fresh ones.
+Both are means over all subsets of k of the n samples that were drawn, so that they use every sample and are unbiased
+for k fresh ones.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def maj_at_k(num_right: int, wrong_counts: Sequence[int], num_without_answer: in
     All subsets of k samples count the same. Of answers that are equally frequent one is drawn, each with the same
     probability. A sample without an answer does not vote; where nobody votes, nothing is right.
 
-    With m votes for the right answer among k (m from 1 on), c right samples and wrong answers that were given
-    n_1, n_2, ... times: the sum over m of `C(c, m)` times the number of ways to draw the other k - m samples so that no
-    wrong answer has more than m votes, each way divided by 1 + the number of wrong answers with exactly m, over `C(n, k)`.
+    With m votes for the right answer among k (m from 1 on), c right samples and wrong answers that were given n_1,
+    n_2, ... times: the sum over m of `C(c, m)` times the number of ways to draw the other k - m samples so that no
+    wrong answer has more than m votes, each way divided by 1 + the number of wrong answers with exactly m, over `C(n,
+    k)`.
 
     Args:
         num_right: Samples with the right answer, however it is spelled.

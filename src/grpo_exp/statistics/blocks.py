@@ -1,12 +1,13 @@
 """Points of a sweep compared over the seeds that they share.
 
-A seed is a block: it draws the prompts' order and the held-out problems of all points, so that what it adds to all of them
-falls out of a difference. The model is `y_ps = mu_p + b_s + e_ps` with `Var(e_ps) = sigma_p²`; every comparison is a mean of
-differences between runs of one seed (a paired test), with variances that all points inform (`variance`).
+A seed is a block: it draws the prompts' order and the held-out problems of all points, so that what it adds to all of
+them falls out of a difference. The model is `y_ps = mu_p + b_s + e_ps` with `Var(e_ps) = sigma_p²`; every comparison
+is a mean of differences between runs of one seed (a paired test), with variances that all points inform (`variance`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -76,11 +77,14 @@ class BlockDesign:
             differences.append(float((self.values[second] - self.values[first])[shared].mean()))
             # Pairs of a marginal effect are disjoint, so a point's variance counts once.
             weights[[first, second]] += 1 / (len(found) ** 2 * shared.sum())
-        used = weights > 0
-        variance = float((weights[used] * self.variances.values[used]).sum())
+        if len(found) == 1:
+            variance, degrees = self.variances.of_two(*found[0][:2])
+            variance /= float(found[0][2].sum())
+        else:
+            used = np.flatnonzero(weights)
+            variance, degrees = self.variances.of_many(used, weights[used])
         if not variance > 0:
             return None
-        degrees = self.variances.degrees_of_sum(np.flatnonzero(used), weights[used])
         difference, error = float(np.mean(differences)), float(np.sqrt(variance))
         p_value = float(2 * stats.t.sf(abs(difference) / error, degrees))
         return Contrast(difference, error, degrees, int(sum(shared.sum() for *_, shared in found)), p_value)
@@ -97,13 +101,10 @@ class BlockDesign:
             differences = np.where(shared, self.values[later] - self.values[first], 0.0).sum(axis=1)
             for place in np.flatnonzero(counts):
                 second = first + 1 + int(place)
-                variance = (self.variances.values[first] + self.variances.values[second]) / counts[place]
+                variance, degrees = self.variances.of_two(first, second)
                 if variance > 0:
-                    estimate = float(differences[place] / counts[place])
-                    degrees = self.variances.degrees_of_sum([first, second], np.full(2, 1 / counts[place]))
-                    found[first, second] = Contrast(
-                        estimate, float(np.sqrt(variance)), degrees, int(counts[place]), 0.0
-                    )
+                    estimate, error = float(differences[place] / counts[place]), math.sqrt(variance / counts[place])
+                    found[first, second] = Contrast(estimate, error, degrees, int(counts[place]), 0.0)
         ratios = np.array([abs(c.difference) / c.standard_error for c in found.values()])
         p_values = 2 * stats.t.sf(ratios, np.array([c.degrees for c in found.values()]))
         return {pair: replace(c, p_value=float(p)) for (pair, c), p in zip(found.items(), p_values, strict=True)}
@@ -115,9 +116,10 @@ class BlockDesign:
 def residual_variances(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the variance of each point's runs around `mu_p + b_s`, and its degrees of freedom.
 
-    Least squares over points and seeds. With `z_ps` the indicator of the seed minus its mean over the point's seeds, and
-    `A = sum z_ps z_psᵀ`, the leverage of a run is `1/n_p + z_psᵀ A⁺ z_ps`; the degrees of freedom of a point are the sum of
-    one minus the leverages of its runs. Over all points they add up to `(P - 1)(S - 1)` in a complete table.
+    Least squares over points and seeds. With `z_ps` the indicator of the seed minus its mean over the point's seeds,
+    and `A = sum z_ps z_psᵀ`, the leverage of a run is `1/n_p + z_psᵀ A⁺ z_ps`; the degrees of freedom of a point are
+    the sum of one minus the leverages of its runs. Over all points they add up to `(P - 1)(S - 1)` in a complete
+    table.
 
     Args:
         values: Shape (num_points, num_seeds); NaN where there is none.

@@ -32,8 +32,9 @@ def prompt_bootstrap(
         seed: The same values and seed give the same interval.
 
     Returns:
-        The interval. Where all prompts have one value, 0 or 1, Wilson's with the number of prompts as trials; None where
-        all have one other value, where there is one prompt, and of nothing: nothing is known of the spread then.
+        The interval. Where all prompts have one value, 0 or 1, Wilson's with the number of prompts as trials; None
+        where all have one other value, where there is one prompt, and of nothing: nothing is known of the spread
+        then.
 
     Source: Hesterberg (2014), "What Teachers Should Know about the Bootstrap", arXiv:1411.5279, on the expanded
     percentile interval; Miller (2024), "Adding Error Bars to Evals", arXiv:2411.00640, on prompts as clusters.

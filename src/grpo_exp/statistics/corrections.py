@@ -13,8 +13,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Sorted ascending, the i-th of m (from 0) is multiplied by m - i, made no smaller than the one before, and cut at 1.
     It holds whatever the dependence between the tests.
 
-    Source: Holm (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6,
-    65-70.
+    Source: Holm (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics
+    6, 65-70.
     """
     given = np.asarray(p_values, dtype=float)
     order = np.argsort(given, kind="stable")

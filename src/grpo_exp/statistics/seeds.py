@@ -14,9 +14,10 @@ from grpo_exp.statistics.intervals import Interval
 def seed_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
     """Return Student's interval of the mean over seeds: `mean ± t_{S-1} s / sqrt(S)`.
 
-    Not a bootstrap: with 3 seeds one of their 27 resamples in nine is constant, and a percentile interval of nominal 95 %
-    covers about two thirds (tests/unit/statistics/test_coverage.py). Student's interval covers what it says for values that are
-    about normal, and is wide with few seeds because little is known then: 2.5 s on either side with 3.
+    Not a bootstrap: with 3 seeds one of their 27 resamples in nine is constant, and a percentile interval of nominal
+    95 % covers about two thirds (tests/unit/statistics/test_coverage.py). Student's interval covers what it says for
+    values that are about normal, and is wide with few seeds because little is known then: 2.5 s on either side with
+    3.
 
     Args:
         values: One value per seed.

@@ -90,7 +90,7 @@ def test_marginal_effect_is_the_mean_over_matched_pairs() -> None:
     assert contrast is not None
     assert contrast.difference == pytest.approx(0.3)
     assert contrast.num_pairs == 6
-    assert contrast.standard_error**2 == pytest.approx(design.variances.values.sum() / (4 * 3))
+    assert contrast.standard_error**2 == pytest.approx(design.variances.own.sum() / (4 * 3))
 
 
 def test_equal_variances_are_pooled_and_unequal_ones_are_kept_apart() -> None:
