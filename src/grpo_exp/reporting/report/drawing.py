@@ -47,6 +47,8 @@ def draw(
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     paint(axes)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once; otherwise each file would do it again
     svg, png = io.StringIO(), io.BytesIO()
     # Text stays text: smaller, and it can be searched. The salt makes ids the same each time.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif"}):

@@ -89,14 +89,14 @@ def _heat_map(number: int, down: SweptAxis, across: SweptAxis, data: SweepData, 
 
     def paint(axes: Axes) -> None:
         axes.grid(visible=False)
-        axes.imshow(means, cmap="viridis", aspect="auto")
+        axes.pcolormesh(np.ma.masked_invalid(means), cmap="viridis", edgecolors="white", linewidth=1)
         middle = (np.nanmin(means) + np.nanmax(means)) / 2 if np.isfinite(means).any() else 0.0
         for (row, column), value in np.ndenumerate(means):
             text = "none" if np.isnan(value) else f"{value:.3f}"
             color = "black" if np.isnan(value) or value > middle else "white"
-            axes.text(column, row, text, ha="center", va="center", fontsize=8, color=color)
-        axes.set_xticks(range(len(across.levels)), [" & ".join(map(shown, level)) for level in across.levels])
-        axes.set_yticks(range(len(down.levels)), [" & ".join(map(shown, level)) for level in down.levels])
+            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8, color=color)
+        axes.set_xticks(np.arange(len(across.levels)) + 0.5, [" & ".join(map(shown, level)) for level in across.levels])
+        axes.set_yticks(np.arange(len(down.levels)) + 0.5, [" & ".join(map(shown, level)) for level in down.levels])
         axes.set_xlabel(across.title, fontsize=8)
         axes.set_ylabel(down.title, fontsize=8)
 
