@@ -15,6 +15,8 @@ from architecture.checkout import CHECKOUT
 from architecture.settings_walk import MODELS, parts_of
 from grpo_exp.settings import load
 from grpo_exp.settings.base import Settings
+from grpo_exp.settings.evaluation import EvaluationSettings
+from grpo_exp.settings.load_evaluation import load_evaluation
 from grpo_exp.settings.run import RunSettings
 
 CONF = CHECKOUT / "conf"
@@ -22,7 +24,13 @@ PRIMARY = sorted(path.name for path in CONF.glob("*.yaml"))
 OPTIONS = sorted(path.relative_to(CONF).with_suffix("").as_posix() for path in CONF.glob("*/**/*.yaml"))
 SWEEPS = sorted(path.stem for path in (CHECKOUT / "sweeps").glob("*.yaml"))
 #: What an option cannot do without, and only a user knows.
-NEEDED = {"dataset/jsonl": ["dataset.path=rows.jsonl"], "model/local": ["model.path=folder"]}
+NEEDED = {
+    "dataset/jsonl": ["dataset.path=rows.jsonl"],
+    "model/local": ["model.path=folder"],
+    "benchmark/jsonl": ["benchmark.path=rows.jsonl"],
+}
+#: Groups of `evaluate.yaml` alone.
+OF_EVALUATIONS = {"benchmark"}
 
 
 def test_only_train_yaml_lies_at_the_top() -> None:
@@ -34,6 +42,9 @@ def test_only_train_yaml_lies_at_the_top() -> None:
 @pytest.mark.parametrize("option", OPTIONS)
 def test_option_composes_to_valid_settings(option: str) -> None:
     group, _, name = option.rpartition("/")
+    if group in OF_EVALUATIONS:
+        assert isinstance(load_evaluation([f"{group}={name}", *NEEDED.get(option, [])]), EvaluationSettings)
+        return
     settings = load.to_settings(load.compose([f"{group}={name}", *NEEDED.get(option, [])]))
     assert isinstance(settings, RunSettings)
 

@@ -66,7 +66,7 @@ def compose_one(words: Sequence[str]) -> DictConfig | None:
     return None if wants_several else config
 
 
-def vary(config: DictConfig, overrides: Sequence[Override]) -> DictConfig:
+def vary(config: DictConfig, overrides: Sequence[Override], *, primary: str = "train") -> DictConfig:
     """Return a copy of a composed configuration with values put in, as Hydra puts them in after composing.
 
     Composing anew takes about thirty times as long: a sweep composes once for each choice of groups.
@@ -74,6 +74,7 @@ def vary(config: DictConfig, overrides: Sequence[Override]) -> DictConfig:
     Args:
         config: What `compose` returned for the words that choose groups.
         overrides: Parsed words that set values, in the order in which they were typed.
+        primary: The file that was composed.
 
     Raises:
         ConfigError: A key does not exist, or exists already.
@@ -83,7 +84,7 @@ def vary(config: DictConfig, overrides: Sequence[Override]) -> DictConfig:
         ConfigLoaderImpl._apply_overrides_to_config(list(overrides), varied)
     except (*_HYDRA_FAULTS, ValueError) as error:
         words = [override.input_line or override.key_or_group for override in overrides]
-        raise explain(error, words, groups(), lambda path: _key_and_siblings(path, words)) from error
+        raise explain(error, words, groups(), lambda path: _key_and_siblings(path, words, primary)) from error
     return varied
 
 

@@ -36,7 +36,7 @@ def load_evaluation(words: Sequence[str], *, run: Mapping[str, Any] | None = Non
             config[key] = value
     others = [word for word in words if word not in chosen]
     with load.explained(others, primary=_PRIMARY):
-        config = load.vary(config, parse_words(others))
+        config = load.vary(config, parse_words(others), primary=_PRIMARY)
     data = load.resolve(config)
     try:
         settings = EvaluationSettings.model_validate(data)

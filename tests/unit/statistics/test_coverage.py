@@ -14,7 +14,7 @@ from grpo_exp.statistics.seeds import seed_interval
 
 #: Pass rates of prompts: hard and easy ones with few between, as in maths benchmarks; and all about alike.
 PRIORS = {"hard and easy": (0.4, 0.6), "alike": (4.0, 6.0)}
-NUM_TRIALS = 600
+NUM_TRIALS = 400
 
 
 def coverage(covers: Callable[[np.random.Generator], bool], num_trials: int = NUM_TRIALS) -> float:

@@ -56,18 +56,19 @@ def band_pictures(data: SweepData, analysis: Analysis) -> list[Picture]:
     pictures = []
     for number, (metric, (title, unit)) in enumerate(wanted.items(), start=1):
         bands = [(point, band) for point in ranked if (band := band_of(point, metric)) is not None]
-        few = (
-            ""
-            if len(bands) <= MOST_COLORED
-            else f"; coloured: the {MOST_COLORED} points with the highest {analysis.metric}"
-        )
+        caption = f"{metric}: mean over seeds; bands from the lowest to the highest seed."
+        if len(bands) > MOST_COLORED:
+            caption += f" Coloured: the {MOST_COLORED} points with the highest {analysis.metric}."
         pictures.append(
             draw(
-                f"band_{number:02}", partial(_paint, bands=bands, unit=unit), title=title,
+                f"band_{number:02}",
+                partial(_paint, bands=bands, unit=unit),
+                title=title,
                 alt=f"{title} ({unit}) over optimizer steps for {len(bands)} points",
-                caption=f"{metric}: mean over seeds; bands from the lowest to the highest seed{few}.",
+                caption=caption,
+                legend_below=0 if len(bands) == 1 else min(len(bands), MOST_COLORED + 1),
             )
-        )  # fmt: skip
+        )
     return pictures
 
 
@@ -99,5 +100,3 @@ def _paint(axes: Axes, *, bands: Sequence[tuple[SweepPoint, Band]], unit: str) -
     axes.set_xlabel("optimizer step", fontsize=8)
     axes.set_ylabel(unit, fontsize=8)
     axes.grid(color="#dddddd", linewidth=0.6)
-    if len(bands) > 1:
-        axes.legend(fontsize=6.5, frameon=False)

@@ -16,6 +16,8 @@ from grpo_exp.reporting.report.document import Picture
 
 #: Width and height in inches: at 400 pixels a letter of 9 points is still 8 pixels high.
 SIZE = (4.6, 3.1)
+#: Height of a line of a legend, in inches.
+_LEGEND_LINE = 0.145
 _HEAD = re.compile(r"\A.*?(?=<svg)", re.DOTALL)
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
@@ -29,6 +31,7 @@ def draw(
     title: str = "",
     caption: str = "",
     size: tuple[float, float] = SIZE,
+    legend_below: int = 0,
 ) -> Picture:
     """Return a picture of one axes.
 
@@ -38,15 +41,18 @@ def draw(
         alt: What is seen.
         title: Above the axes.
         caption: Below the picture.
-        size: Width and height in inches.
+        size: Width and height in inches, without what stands below.
+        legend_below: Lines of a legend below the axes, where it would cover what is drawn; 0 is none.
     """
-    figure = Figure(figsize=size, dpi=DOTS_PER_INCH, layout="constrained")
+    figure = Figure(figsize=(size[0], size[1] + _LEGEND_LINE * legend_below), dpi=DOTS_PER_INCH, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.set_title(title, fontsize=10, loc="left")
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     paint(axes)
+    if legend_below:
+        figure.legend(loc="outside lower left", fontsize=7, frameon=False)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # laid out once; otherwise each file would do it again
     svg, png = io.StringIO(), io.BytesIO()

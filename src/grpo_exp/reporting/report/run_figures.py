@@ -39,12 +39,18 @@ def benchmark_picture(name: str, curve: Mapping[int, Mapping[str, Any]]) -> Pict
         name: Of the benchmark.
         curve: Optimizer step -> metrics, each with `value` and `interval`.
     """
+    steps = sorted(curve)
+    names = list(curve[steps[-1]])
+    # Mean, and of pass@k and maj@k the largest k: the others lie between.
+    shown = dict.fromkeys(
+        name for part in ("mean_at_", "pass_at_", "maj_at_") for name in [n for n in names if n.startswith(part)][-1:]
+    )
 
     def paint(axes: Axes) -> None:
-        steps = sorted(curve)
-        for color, metric in zip(plots.COLORS, curve[steps[0]], strict=False):
+        for color, metric in zip(plots.COLORS, shown, strict=False):
             known = [(step, curve[step][metric]) for step in steps if metric in curve[step]]
-            axes.plot([s for s, _ in known], [m["value"] for _, m in known], "o-", color=color, label=metric)
+            axes.plot([s for s, _ in known], [m["value"] for _, m in known], "o-", color=color,
+                      label=metric.replace("_at_", "@"))  # fmt: skip
             for step, found in known:
                 if found["interval"] is not None:
                     axes.plot([step, step], found["interval"], color=color, linewidth=4, alpha=0.3)

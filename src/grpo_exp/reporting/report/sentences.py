@@ -43,9 +43,8 @@ def _states(data: SweepData, analysis: Analysis) -> list[str]:
     ]  # fmt: skip
     if flattered:
         named = "; ".join(summary.point.label for summary in flattered[:_MOST_NAMED])
-        lines.append(
-            f"Of {len(flattered)} point(s) only the runs that came to their end count, which may flatter them: {named}."
-        )
+        points = "1 point" if len(flattered) == 1 else f"{len(flattered)} points"
+        lines.append(f"Of {points} only the runs that came to their end count, which may flatter: {named}.")
     return lines
 
 

@@ -128,15 +128,15 @@ def cost_picture(
         others = [summaries[i].mean or 0.0 for i in rest]
         axes.plot([costs[i].value for i in rest], others, "o", color=COLORS[6], alpha=0.5, label="other points")
         axes.plot([x for x, *_ in front], [y for _, y, _ in front], "o-", color=COLORS[1], label="Pareto set")
-        if len(front) <= 6:
-            for x, y, i in front:
-                axes.annotate(
-                    summaries[i].point.label, (x, y), fontsize=6.5, xytext=(3, -9), textcoords="offset points"
-                )
+        for x, y, place in front:
+            number = str(sorted(chosen).index(place) + 1)
+            axes.annotate(number, (x, y), fontsize=7, xytext=(3, -10), textcoords="offset points")
         axes.set_xlabel(f"{unit} for each run", fontsize=8)
         axes.set_ylabel(metric, fontsize=8)
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.legend(fontsize=7.5, frameon=False)
 
     alt = f"{metric} against {unit}; {len(chosen)} of {len(summaries)} points are in the Pareto set"
-    return draw(f"cost_{unit.replace(' ', '_')}", paint, title=f"{metric} against {unit}", alt=alt)
+    names = "; ".join(f"{n}: {summaries[i].point.label}" for n, i in enumerate(sorted(chosen), start=1))
+    name, title = f"cost_{unit.replace(' ', '_')}", f"{metric} against {unit}"
+    return draw(name, paint, title=title, alt=alt, caption=f"Pareto set: {names}.")

@@ -45,7 +45,8 @@ def build_sweep_report(data: SweepData, *, metric: str) -> Report:
     ]
     statuses = len(data.statuses)
     name = data.sweep.path.name
-    subtitle = f"{len(data.points)} points, {len(data.seeds)} seed(s), {statuses} runs, judged by {metric}"
+    seeds = "1 seed" if len(data.seeds) == 1 else f"{len(data.seeds)} seeds"
+    subtitle = f"{len(data.points)} points, {seeds}, {statuses} runs, judged by {metric}"
     return Report(f"Sweep {name}", subtitle, sections, csv_tables.sweep_tables(data, analysis))
 
 
@@ -99,7 +100,7 @@ def _effects(data: SweepData, analysis: Analysis, known: Sequence[PointSummary])
         (effect.axis.title, " & ".join(map(shown, effect.second)), " & ".join(map(shown, effect.first)),
          "yes" if effect.is_supported else "no", f"{effect.contrast.difference:+.4f}",
          "{:+.4f} to {:+.4f}".format(*effect.contrast.interval()), f"{effect.contrast.degrees:.1f}",
-         f"{effect.contrast.num_pairs}", f"{effect.adjusted:.4f}")
+         f"{effect.contrast.num_pairs}", _p(effect.adjusted))
         for effect in analysis.effects
     ]  # fmt: skip
     headings = (
@@ -135,18 +136,18 @@ def _comparisons(analysis: Analysis) -> list[Section]:
         rows.append((
             better.label, worse.label, "yes" if comparison.is_supported else "no",
             f"{abs(comparison.contrast.difference):.4f}", f"{low:+.4f} to {high:+.4f}",
-            str(comparison.contrast.num_pairs), f"{comparison.adjusted:.4f}",
+            str(comparison.contrast.num_pairs), _p(comparison.adjusted),
         ))  # fmt: skip
     supported = sum(comparison.is_supported for comparison in ordered)
     caption = f"{supported} of {len(ordered)} differences are supported at {ALPHA:.0%} after correction."
     headings = ("better", "worse", "supported", "difference", "95 % interval", "pairs", "p corrected")
-    table = DataTable(headings, rows, num_text_columns=3, caption=caption, most=40, file="comparisons.csv")
+    table = DataTable(headings, rows, num_text_columns=3, caption=caption, most=25, file="comparisons.csv")
     return [Section("Points against each other", [table])]
 
 
 def _costs(data: SweepData, analysis: Analysis, known: Sequence[PointSummary]) -> list[Section]:
     units = cost_units(data)
-    totals = [f"{unit}: {total_cost(data, field):,.4g} in all" for unit, field in units.items()]
+    totals = [f"{unit}: {_amount(total_cost(data, field))} in all" for unit, field in units.items()]
     pictures, columns, fronts = [], {}, {}
     for unit, field in units.items():
         costs = costs_of(known, field)
@@ -158,7 +159,7 @@ def _costs(data: SweepData, analysis: Analysis, known: Sequence[PointSummary]) -
         columns[unit], fronts[unit] = values, front
     rows = [
         (summary.point.label, ", ".join(unit for unit in columns if place in fronts[unit]), f"{summary.mean:.3f}",
-         *(f"{values[place]:,.4g}" for values in columns.values()))
+         *(_amount(values[place]) for values in columns.values()))
         for place, summary in enumerate(known)
         if any(place in front for front in fronts.values())
     ]  # fmt: skip
@@ -168,6 +169,14 @@ def _costs(data: SweepData, analysis: Analysis, known: Sequence[PointSummary]) -
         caption = "Points that no cheaper one equals, by means; seeds may not support all of the differences."
         blocks += [Gallery(pictures), DataTable(headings, rows, num_text_columns=2, caption=caption, file="points.csv")]
     return [Section("Cost against quality", blocks)]
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _p(adjusted: float) -> str:
+    return "< 0.0001" if adjusted < 0.0001 else f"{adjusted:.4f}"
 
 
 def _runs_by_label(data: SweepData) -> dict[str, RunData]:
