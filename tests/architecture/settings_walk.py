@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from grpo_exp.settings.evaluation import EvaluationSettings
 from grpo_exp.settings.run import RunSettings
 
 
@@ -29,4 +30,4 @@ def parts_of(annotation: Any) -> Iterator[Any]:
         yield from parts_of(argument)
 
 
-MODELS = sorted(set(settings_models(RunSettings)), key=lambda model: model.__name__)
+MODELS = sorted({*settings_models(RunSettings), *settings_models(EvaluationSettings)}, key=lambda model: model.__name__)

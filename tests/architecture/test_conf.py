@@ -15,6 +15,8 @@ from architecture.checkout import CHECKOUT
 from architecture.settings_walk import MODELS, parts_of
 from grpo_exp.settings import load
 from grpo_exp.settings.base import Settings
+from grpo_exp.settings.evaluation import EvaluationSettings
+from grpo_exp.settings.load_evaluation import load_evaluation
 from grpo_exp.settings.run import RunSettings
 
 CONF = CHECKOUT / "conf"
@@ -26,7 +28,10 @@ NEEDED = {
     "dataset/jsonl": ["dataset.path=rows.jsonl"],
     "model/local": ["model.path=folder"],
     "model/hub": ["model.path=organisation/name"],
+    "benchmark/jsonl": ["benchmark.path=rows.jsonl"],
 }
+#: Groups of `evaluate.yaml` alone.
+OF_EVALUATIONS = {"benchmark"}
 
 
 def test_only_train_yaml_lies_at_the_top() -> None:
@@ -38,6 +43,9 @@ def test_only_train_yaml_lies_at_the_top() -> None:
 @pytest.mark.parametrize("option", OPTIONS)
 def test_option_composes_to_valid_settings(option: str) -> None:
     group, _, name = option.rpartition("/")
+    if group in OF_EVALUATIONS:
+        assert isinstance(load_evaluation([f"{group}={name}", *NEEDED.get(option, [])]), EvaluationSettings)
+        return
     settings = load.to_settings(load.compose([f"{group}={name}", *NEEDED.get(option, [])]))
     assert isinstance(settings, RunSettings)
 

@@ -80,13 +80,20 @@ def plot_curves(
     )
     grid = figure.subplots(num_rows, num_columns, squeeze=False).flatten()
     for axes, panel in zip(grid, panels, strict=False):
-        (panel.draw or _draw_lines)(axes, curves, panel)
-        if panel.draw is _draw_accuracy and evaluation:
-            _draw_intervals(axes, curves, evaluation)
-        _finish_axes(axes, panel, last_step=merged[-1]["step"])
+        draw_panel(axes, curves, panel, last_step=merged[-1]["step"], evaluation=evaluation)
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
     figure.savefig(path)
+
+
+def draw_panel(
+    axes: Axes, curves: Mapping[str, Curve], panel: Panel, *, last_step: int, evaluation: Mapping[str, Any] | None
+) -> None:
+    """Draw one panel with title, units and legend; metrics that do not exist are left out."""
+    (panel.draw or _draw_lines)(axes, curves, panel)
+    if panel.draw is _draw_accuracy and evaluation:
+        _draw_intervals(axes, curves, evaluation)
+    _finish_axes(axes, panel, last_step=last_step)
 
 
 def to_curves(records: Sequence[MetricsRecord]) -> dict[str, Curve]:

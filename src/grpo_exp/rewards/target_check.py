@@ -77,7 +77,9 @@ class TargetReport:
         return dict(Counter((entry.component, entry.reason) for entry in self.unjudgeable).most_common())
 
 
-def check_targets(settings: RewardSettings, columns: Mapping[str, Sequence[Any]]) -> TargetReport:
+def check_targets(
+    settings: RewardSettings, columns: Mapping[str, Sequence[Any]], *, max_share: float = MAX_UNJUDGEABLE_SHARE
+) -> TargetReport:
     """Judge each target against itself with every component that knows one.
 
     Plain numbers and words are settled in this process; only expressions start the pool of checkers.
@@ -85,9 +87,10 @@ def check_targets(settings: RewardSettings, columns: Mapping[str, Sequence[Any]]
     Args:
         settings: The reward.
         columns: The data set's columns by name, one value per row; only `target` is read.
+        max_share: Share of rows, 0 to 1, above which the data are refused; 1 refuses none.
 
     Raises:
-        DataError: More than 5 % of the rows cannot be judged.
+        DataError: More of the rows cannot be judged.
     """
     checks = {name: build(c) for name, c in settings.components.items() if (build := _CHECKS.get(type(c))) is not None}
     targets = columns.get("target")
@@ -101,7 +104,7 @@ def check_targets(settings: RewardSettings, columns: Mapping[str, Sequence[Any]]
             if score.value is None:
                 found.setdefault(row, UnjudgeableTarget(row, name, score.reason, targets[row]))
     report = TargetReport(len(targets), tuple(found[row] for row in sorted(found)))
-    if len(found) > MAX_UNJUDGEABLE_SHARE * len(targets):
+    if len(found) > max_share * len(targets):
         raise DataError(_refusal(report))
     return report
 

@@ -54,6 +54,11 @@ def check_words(words: Sequence[str], groups: Mapping[str, Sequence[str]]) -> No
         raise ConfigError(faults)
 
 
+def parse_words(words: Sequence[str]) -> list[Override]:
+    """Parse words that `check_words` has let pass."""
+    return OverridesParser.create().parse_overrides(list(words))
+
+
 def _unreadable(word: str) -> str:
     key, equals, value = word.partition("=")
     if not equals:

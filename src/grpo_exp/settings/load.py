@@ -43,14 +43,14 @@ def announce_sweeps() -> None:
     os.environ[_SWEEPS_VARIABLE] = str(paths.sweeps_parent())
 
 
-def compose(words: Sequence[str]) -> DictConfig:
-    """Compose `train.yaml` with `key=value` words as typed after the command.
+def compose(words: Sequence[str], *, primary: str = "train") -> DictConfig:
+    """Compose `train.yaml`, or another file beside it, with `key=value` words as typed after the command.
 
     Raises:
         ConfigError: Options, keys or spellings are wrong.
     """
-    with explained(words):
-        return _compose(words)
+    with explained(words, primary=primary):
+        return _compose(words, primary=primary)
 
 
 def compose_one(words: Sequence[str]) -> DictConfig | None:
@@ -67,7 +67,7 @@ def compose_one(words: Sequence[str]) -> DictConfig | None:
     return None if wants_several else config
 
 
-def vary(config: DictConfig, overrides: Sequence[Override]) -> DictConfig:
+def vary(config: DictConfig, overrides: Sequence[Override], *, primary: str = "train") -> DictConfig:
     """Return a copy of a composed configuration with values put in, as Hydra puts them in after composing.
 
     Composing anew takes about thirty times as long: a sweep composes once for each choice of groups.
@@ -75,6 +75,7 @@ def vary(config: DictConfig, overrides: Sequence[Override]) -> DictConfig:
     Args:
         config: What `compose` returned for the words that choose groups.
         overrides: Parsed words that set values, in the order in which they were typed.
+        primary: The file that was composed.
 
     Raises:
         ConfigError: A key does not exist, or exists already.
@@ -84,17 +85,18 @@ def vary(config: DictConfig, overrides: Sequence[Override]) -> DictConfig:
         ConfigLoaderImpl._apply_overrides_to_config(list(overrides), varied)
     except (*_HYDRA_FAULTS, ValueError) as error:
         words = [override.input_line or override.key_or_group for override in overrides]
-        raise explain(error, words, groups(), lambda path: _key_and_siblings(path, words)) from error
+        raise explain(error, words, groups(), lambda path: _key_and_siblings(path, words, primary)) from error
     return varied
 
 
 @contextlib.contextmanager
-def explained(words: Sequence[str], *, with_switches: bool = False) -> Iterator[None]:
+def explained(words: Sequence[str], *, with_switches: bool = False, primary: str = "train") -> Iterator[None]:
     """Check the words, and turn what Hydra raises inside into a ConfigError.
 
     Args:
         words: As typed after the command.
         with_switches: Some words are switches and settings of Hydra's own, which are left to Hydra.
+        primary: The file whose settings they change.
     """
     options = groups()
     own = [w for w in words if "=" in w and not w.startswith("-") and "hydra" not in w] if with_switches else words
@@ -104,13 +106,13 @@ def explained(words: Sequence[str], *, with_switches: bool = False) -> Iterator[
     except ConfigError:
         raise
     except (*_HYDRA_FAULTS, OSError, ValueError) as error:
-        raise explain(error, words, options, lambda path: _key_and_siblings(path, words)) from error
+        raise explain(error, words, options, lambda path: _key_and_siblings(path, words, primary)) from error
 
 
-def _compose(words: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
+def _compose(words: Sequence[str], *, with_hydra: bool = False, primary: str = "train") -> DictConfig:
     announce_sweeps()
     with initialize_config_dir(config_dir=str(paths.config_dir()), version_base="1.3"):
-        return hydra_compose("train", overrides=list(words), return_hydra_config=with_hydra)
+        return hydra_compose(primary, overrides=list(words), return_hydra_config=with_hydra)
 
 
 def groups() -> dict[str, list[str]]:
@@ -217,14 +219,14 @@ def _raw_value(container: Any, path: str) -> Any:
 # ------------------------------------------------------------------------------------------ names that exist
 
 
-def _key_and_siblings(path: str, words: Sequence[str]) -> tuple[str, list[str]]:
+def _key_and_siblings(path: str, words: Sequence[str], primary: str = "train") -> tuple[str, list[str]]:
     """Return the deepest part of `path` that does not exist, and the names that do exist beside it.
 
     Where all of a path exists, its own last name is among them.
     """
     options = list_groups(paths.config_dir())
     choices = [word for word in words if word.partition("=")[0] in options and "," not in word]
-    node: Any = _compose(choices)
+    node: Any = _compose(choices, primary=primary)
     seen: list[str] = []
     parts = path.split("@")[0].split(".")
     for part in parts:

@@ -24,6 +24,12 @@ __all__ = [
     "Priming",
     "TinyArchitecture",
     "TinyModel",
+    "location_of",
 ]
 
 ModelSettings = Annotated[TinyModel | LocalModel | HubModel | BundledModel, Field(discriminator="kind")]
+
+
+def location_of(model: ModelSettings) -> str | None:
+    """Return the folder or hub id of a model, or None for one that is made here."""
+    return model.path if isinstance(model, LocalModel | HubModel) else None

@@ -47,7 +47,7 @@ def to_row(status: PointStatus, axes: Sequence[str], settings: Mapping[str, Any]
         "index": entry.index,
         "point_id": entry.point_id,
         "seed": entry.seed,
-        **_axis_values(status, axes, settings),
+        **axis_values(status, axes, settings),
         "status": status.state,
         "steps": status.steps,
         **{
@@ -62,7 +62,8 @@ def to_row(status: PointStatus, axes: Sequence[str], settings: Mapping[str, Any]
     }
 
 
-def _axis_values(status: PointStatus, axes: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+def axis_values(status: PointStatus, axes: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run has on the axes of its sweep, null as text; None for what is not known."""
     given = {key: "null" if value is None else value for key, value in status.entry.values.items()}
     return {axis: given[axis] if axis in given else _look_up(settings, axis) for axis in axes}
 

@@ -1,4 +1,4 @@
-"""Intervals for accuracies, in plain Python."""
+"""Intervals for accuracies over prompts, in plain Python: the front end uses them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Sampling without training: one function for transformers, one for vLLM."""

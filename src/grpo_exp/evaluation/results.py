@@ -1,0 +1,57 @@
+"""Results of evaluations as they lie in `evaluations/BENCHMARK/` of a run's folder, one file per checkpoint."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_NAME = re.compile(r"step_(\d+)\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationFolder:
+    """The files of one benchmark's evaluations."""
+
+    path: Path
+
+    def result(self, step: int) -> Path:
+        """What was measured at a step."""
+        return self.path / f"step_{step:06}.json"
+
+    def samples(self, step: int) -> Path:
+        """The completions of a step with their scores; `grpo-exp score input=FILE` scores them again."""
+        return self.path / f"step_{step:06}.parquet"
+
+    @property
+    def curve(self) -> Path:
+        """All steps as a table."""
+        return self.path / "curve.csv"
+
+    def read_all(self) -> dict[int, dict[str, Any]]:
+        """Return the results by step."""
+        found = {int(match[1]): path for path in self.path.glob("*.json") if (match := _NAME.fullmatch(path.name))}
+        return {step: json.loads(found[step].read_text()) for step in sorted(found)}
+
+
+def folder_of(root: Path, benchmark: str) -> EvaluationFolder:
+    """Return where the evaluations of a run on a benchmark lie.
+
+    Args:
+        root: The run's folder, or the one that was named for a model that belongs to no run.
+        benchmark: Its name.
+    """
+    return EvaluationFolder(root / "evaluations" / benchmark)
+
+
+def read_curves(root: Path) -> dict[str, dict[int, Mapping[str, Any]]]:
+    """Return benchmark -> optimizer step -> metrics, each `{"value", "interval"}`."""
+    curves = {}
+    for path in sorted((root / "evaluations").glob("*")):
+        results = EvaluationFolder(path).read_all()
+        if results:
+            curves[path.name] = {step: result["metrics"] for step, result in results.items()}
+    return curves
