@@ -66,6 +66,7 @@ def notes(*words: str) -> list[str]:
         ([MODEL, "model/lora=on", "algorithm=r1"], "model.lora.enabled=true: ", "the reference is the model without it",
          "algorithm.sync_ref_model=false"),
         ([MODEL, "launch=fsdp2", "algorithm=r1"], "launch.strategy=fsdp2: ", "no checkpoint holds the whole", "zero2"),
+        ([MODEL, "launch=fsdp2", "launch.device=cpu"], "launch.strategy=fsdp2: ", "silently hold all of it", "ddp"),
         ([MODEL, "model.dtype=bfloat16", "launch.device=cpu"], "model.dtype=bfloat16: ",
          "every weight above 0.0005, so that these never move", "float32"),
         ([MODEL, "trainer.max_completion_length=32768"], "trainer.max_completion_length=32768: ",
