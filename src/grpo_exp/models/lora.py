@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from peft import LoraConfig
 
 from grpo_exp.settings.lora import ALL_LINEAR, LoraSettings
+from grpo_exp.settings.model import HubModel, LocalModel, ModelSettings
 
 
 def build_lora(settings: LoraSettings) -> LoraConfig | None:
@@ -24,3 +27,17 @@ def build_lora(settings: LoraSettings) -> LoraConfig | None:
         bias="none",
         task_type="CAUSAL_LM",
     )
+
+
+def name_base(model: Any, settings: ModelSettings) -> None:
+    """Have a saved adapter name its model as the user did: peft would write down the folder of a cache.
+
+    Args:
+        model: With adapters; any other is left as it is.
+        settings: Of the model.
+    """
+    if not settings.lora.enabled or not isinstance(settings, LocalModel | HubModel):
+        return
+    for config in model.peft_config.values():
+        config.base_model_name_or_path = settings.path
+        config.revision = settings.revision

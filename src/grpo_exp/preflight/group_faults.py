@@ -26,7 +26,7 @@ def group_faults(settings: RunSettings, *, runs_here: bool = True) -> list[str]:
         *model_faults(settings),
         *adapter_faults(settings),
         *vllm_faults(settings, runs_here=runs_here),
-        *launch_faults(settings),
+        *launch_faults(settings, runs_here=runs_here),
         *(_device_faults(settings) if runs_here else ()),
     ]
 

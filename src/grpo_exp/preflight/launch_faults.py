@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 
+from grpo_exp import devices
 from grpo_exp.settings.run import RunSettings
 
 
-def launch_faults(settings: RunSettings) -> list[str]:
-    """Return what keeps the processes from being started as asked for, wherever they run."""
+def launch_faults(settings: RunSettings, *, runs_here: bool) -> list[str]:
+    """Return what keeps the processes from being started as asked for."""
     launch, algorithm, faults = settings.launch, settings.algorithm, []
     given = f"launch.strategy={launch.strategy}"
     if launch.strategy in {"zero2", "zero3"} and importlib.util.find_spec("deepspeed") is None:
         faults.append(
             f"{given}: the package deepspeed is not installed; pip install 'grpo-exp[deepspeed]', or use launch=fsdp2"
+        )
+    if launch.strategy != "ddp" and devices.uses_cpu(launch.device) and (runs_here or launch.device == "cpu"):
+        faults.append(
+            f"{given}: accelerate shares a model out over GPUs only, and on a CPU every process would silently hold "
+            "all of it; use launch.strategy=ddp"
         )
     if launch.shards_weights and algorithm.sync_ref_model and algorithm.beta > 0:
         faults.append(
