@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, cast
 
-from transformers import PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedTokenizerBase
+from trl.trainer.sft_trainer import SFTTrainer
 
 from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.generation import SamplingPlan, build_generate, sampling_config
@@ -19,13 +20,20 @@ class EvaluationStoppedError(Exception):
     """The processes agreed to stop between two batches of a held-out evaluation."""
 
 
-def evaluate(parts: RunParts, trainer: TimedGRPOTrainer, when: str) -> dict[str, Any]:
+def evaluate(
+    parts: RunParts,
+    trainer: TimedGRPOTrainer | SFTTrainer,
+    when: str,
+    *,
+    sampling: GenerationConfig | None = None,
+) -> dict[str, Any]:
     """Sample, score, hand on what was found, and return its summary; all processes take part.
 
     Args:
         parts: The run.
         trainer: Whose model is measured.
         when: "before" or "after" training.
+        sampling: What completions are sampled with; None is what the trainer samples with.
 
     Raises:
         EvaluationStoppedError: The processes agreed to stop.
@@ -41,7 +49,7 @@ def evaluate(parts: RunParts, trainer: TimedGRPOTrainer, when: str) -> dict[str,
     generate = build_generate(
         trainer.accelerator.unwrap_model(trainer.model),
         _tokenizer_of(trainer),
-        sampling_config(trainer),
+        sampling or sampling_config(cast(TimedGRPOTrainer, trainer)),
         trainer.accelerator,
         SamplingPlan(settings.model.max_micro_batch, int.from_bytes(digest[:4], "big"), stop_if_wanted),
     )
@@ -74,7 +82,7 @@ def _hand_on_samples(parts: RunParts, result: HeldOutResult, *, step: int) -> No
     parts.observer.on_completions(TableInfo("eval", step, len(rows)), kept)
 
 
-def _tokenizer_of(trainer: TimedGRPOTrainer) -> PreTrainedTokenizerBase:
+def _tokenizer_of(trainer: TimedGRPOTrainer | SFTTrainer) -> PreTrainedTokenizerBase:
     tokenizer = trainer.processing_class
     assert isinstance(tokenizer, PreTrainedTokenizerBase)  # load_policy returned it
     return tokenizer
