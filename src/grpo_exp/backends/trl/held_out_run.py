@@ -81,7 +81,7 @@ def _weights(trainer: TimedGRPOTrainer | SFTTrainer, settings: RunSettings) -> I
     wrapped: Any = trainer.model_wrapped
     with (
         unwrap_model_for_generation(wrapped, trainer.accelerator) as model,
-        trainer._dist.summon_full_params(wrapped, recurse=False),
+        cast(Any, trainer)._dist.summon_full_params(wrapped, recurse=False),
     ):
         yield cast(PreTrainedModel, model)
 
