@@ -58,11 +58,13 @@ def reward_collapse(history: History, facts: Facts, *, rule: RewardCollapseRule)
 def format_hacking(history: History, facts: Facts, *, rule: FormatHackingRule, component: str) -> Verdict | None:
     """Tell that a component has risen while the primary one has not."""
     curve = history.curve(facts.component_curve(component))
-    level = history.curve(facts.primary_curve).last(rule.window)
+    primary, best = history.curve(facts.primary_curve).last(rule.window), facts.components[component].best or 1.0
     pairs = zip(curve.references(rule.window), primary_gains(history, facts, rule.window), strict=False)
     for place, (reference, gain) in enumerate(pairs):
         before, now = mean(reference), mean(curve.last(rule.window))
-        is_flat = gain <= rule.max_primary_gain and (place == 0 or mean(level) < _SOLVED)
+        # Behind the first window a run that is solved, or a form that was nearly right, may end its rise.
+        may_rise = place == 0 or (mean(primary) < _SOLVED and before < _SOLVED * best)
+        is_flat = gain <= rule.max_primary_gain and may_rise
         if now - before >= rule.component_gain and is_flat:
             break
     else:

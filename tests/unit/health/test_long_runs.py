@@ -46,6 +46,12 @@ def test_form_that_catches_up_where_the_task_is_solved_is_not_told() -> None:
     assert told(curves) == []
 
 
+def test_form_that_ends_its_rise_behind_a_plateau_is_not_told() -> None:
+    """Form is at 0.85 as correctness levels off at 0.5, and comes to 0.97."""
+    curves = {CORRECT: [*line(0.2, 0.5, 60), *flat(0.5, 90)], FORMAT: [*line(0.4, 0.85, 50), *line(0.85, 0.97, 100)]}
+    assert told(curves) == []
+
+
 def test_a_share_that_reaches_its_bound_but_for_rounding_is_told() -> None:
     """Nine of ten groups, in 32 bits; and the number before 0.9, whose mean over ten is 0.9 while no value is."""
     for share in (0.8999999761581421, math.nextafter(0.9, 0)):
