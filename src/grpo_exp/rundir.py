@@ -102,7 +102,8 @@ class RunDirectory:
     def completion_tables(self, kind: str) -> dict[int, Path]:
         """Return the tables that there are, by step."""
         found = {path.stem.removeprefix(f"{kind}_"): path for path in self.completions.glob(f"{kind}_*.parquet")}
-        return {int(step): found[step] for step in sorted(found, key=int)}
+        steps = [step for step in found if step.isdecimal()]  # what somebody put beside them is none of ours
+        return {int(step): found[step] for step in sorted(steps, key=int)}
 
     @property
     def model(self) -> Path:

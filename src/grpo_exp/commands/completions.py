@@ -61,6 +61,8 @@ def main(words: Sequence[str]) -> int:
     )
     path = _find_table(find_run(Path(typed.run)), "eval" if "--eval" in typed.switches else "train", typed)
     rows = read_rows("RUN_FOLDER", path)
+    if not {"components", "group", "num_tokens"} <= rows[0].keys():
+        raise ConfigError(f"{path}: is no table of completions that a run has written; take it out of the folder")
     if "--json" in typed.switches:
         sys.stdout.writelines(to_line(row) for row in choose_rows(rows, choice, default_count=None))
         return ExitCode.COMPLETED

@@ -7,6 +7,7 @@ their own: `grpo-exp sync outputs/*/* tracker=wandb tracker.wandb.mode=online`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,13 +19,15 @@ from grpo_exp.settings.tracker import TrackerSettings
 from grpo_exp.tracking.build import active_trackers
 from grpo_exp.tracking.sync import sync_run
 
+#: Settings as they are typed for training; a folder may begin with the same letters.
+_ABOUT_TRACKERS = re.compile(r"\+{0,2}tracker(?:\.[^=/]+)?=|~tracker\.")
 _USAGE = "Usage: grpo-exp sync RUN_FOLDER... [tracker=OPTION tracker.KEY=VALUE ...]"
 
 
 def main(words: Sequence[str]) -> int:
     """Sync each run with each of its trackers, say what was sent, and fail where one could not be reached."""
-    folders = [word for word in words if not word.startswith("tracker")]
-    overrides = [word for word in words if word not in folders]
+    overrides = [word for word in words if _ABOUT_TRACKERS.match(word)]
+    folders = [word for word in words if word not in overrides]
     if not folders or any(folder.startswith("-") or "=" in folder for folder in folders):
         raise ConfigError(_USAGE)
     trackers = _trackers(overrides)

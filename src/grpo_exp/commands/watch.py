@@ -47,6 +47,7 @@ def main(words: Sequence[str]) -> int:
 def watch(directory: RunDirectory, console: Console) -> int:
     """Follow attempts until one has ended with a result, and return its exit code."""
     settings, attempt, was_alive = load.validate(directory.read_config()), directory.attempt, True
+    written = _written(directory)
     with _view(directory, settings, attempt, console) as view:
         while True:
             # Asked before the files are read: what was written before the end is then surely shown.
@@ -56,6 +57,9 @@ def watch(directory: RunDirectory, console: Console) -> int:
                 attempt = directory.attempt
                 view.message(f"attempt {attempt} has begun")
                 continue
+            if _written(directory) not in {0, written}:  # another attempt may have been asked for more steps
+                written, settings = _written(directory), load.validate(directory.read_config())
+                view.expect(settings.trainer.max_steps)
             view.refresh()
             if is_done:
                 break
@@ -65,6 +69,14 @@ def watch(directory: RunDirectory, console: Console) -> int:
             was_alive = is_alive
             time.sleep(_POLL_SECONDS)
     return conclude(directory, settings, console)
+
+
+def _written(directory: RunDirectory) -> int:
+    """Return when the settings were written, in nanoseconds; 0 where the run's folder is gone."""
+    try:
+        return directory.config_json.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _view(directory: RunDirectory, settings: RunSettings, attempt: int, console: Console) -> LiveRun:

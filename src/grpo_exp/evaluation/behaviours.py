@@ -40,6 +40,13 @@ _OWN_WORK = (
 )
 #: Where a sentence begins, or words of hesitation in front of an interjection.
 _START = r"(?:^|[.!?:;\n>\"(*…—-] {0,2}|\b(?:oh|but|so|and|no|hmm|ah|okay|ok|well|actually|wait),? )"
+#: Ways of reasoning. Paths, angles, combinations and solutions are also what ordinary problems ask for.
+_METHOD = r"(?:approach|way|method|strategy|idea|technique|attempt)(?:s|es)?\b"
+#: Parts of a problem: "let's find another point" goes on with the solution and does not leave it.
+_PART = (
+    r"(?:angle|point|line|side|edge|vertex|triangle|circle|equation|expression|relation|inequality|term|root|digit"
+    r"|variable|constraint|condition)s?\b"
+)
 _WAY = r"(?:approach|way|method|strategy|route|path|idea|technique|angle|attempt|combination|solution|option)s?\b"
 
 #: Name -> (pieces of text of which a match holds one, pattern). What begins with the same words is one pattern.
@@ -53,7 +60,7 @@ _PHRASES: Mapping[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         ),
         (("check",), r"\b(?:double|cross|re)[- ]?check(?:ing)? (?:this|that|my|our|if|whether|by)\b"),
         (("check",), r"(?:^|[.\n]) ?(?:quick |sanity |final |double[- ])?check:"),
-        (("check",), r"\b(?:this|that|it|which|answer|everything) (?:all )?checks out\b"),
+        (("check",), r"\b(?:this|that|it|which|answer|everything) (?:all )?checks out\b(?! (?:\d|an?\b|the\b|of\b))"),
         (
             ("check",),
             r"\b(?:checking|to check) (?:my|our) (?:answer|work|result|solution|calculation|arithmetic|steps)\b",
@@ -61,14 +68,21 @@ _PHRASES: Mapping[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("sanity",), r"\bsanity[- ]check(?: (?:this|that|my|our|the (?:answer|result))\b|:|,|\.)"),
         (("verif",), r"(?:^|[.\n]) ?(?:verification|verifying|to verify)(?::|,| (?:this|that|my|our|the|we|i|by)\b)"),
         (("verif",), r"\bverif(?:y|ying) (?:this|that|my|our) (?:answer|work|result|solution|calculation|claim|step)"),
-        (("back",), r"\b(?:plug|plugging|substitute|substituting|put|putting)\b[^.\n]{1,40}\bback\b"),
+        (("back",), r"\b(?:plug|plugging|substitute|substituting)\b[^.\n]{1,40}\bback\b"),
+        (
+            ("back",),
+            r"\b(?:put|putting)\b[^.\n]{1,40}\bback in(?:to)? (?:the |our )?(?:\w{1,15} )?"
+            r"(?:equation|expression|formula)",
+        ),
         (("sense",), r"\bdoes (?:this|that|it|the answer|my answer) make sense\?"),
     ),
     "reflection": (
         (
             ("wait",),
-            rf"{_START}wait(?:[,.!?:…—]| ?-|\n|$| no\b| (?:a|one) (?:minute|second|moment|sec)(?:[,.!?…—\n]| -)"
-            r"| (?:that|this|is|isn't|i|maybe|actually|if|but|so|the (?:answer|problem|question))\b)",
+            rf"{_START}wait(?!, (?:then|and|until)\b|: ?\d)(?:[,.!?:…—]| ?-|\n|$| no\b"
+            r"| (?:a|one) (?:minute|second|moment|sec)(?:[,.!?…—\n]| -)"
+            r"| (?:that|this|is (?:that|this|it|the)|isn't|i|maybe|actually|if|but|so"
+            r"|the (?:answer|problem|question))\b)",
         ),
         (("hmm",), r"\bhmm+\b"),
         (("hold on",), rf"{_START}hold on[,.!…—]"),
@@ -102,7 +116,7 @@ _PHRASES: Mapping[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (
             ("that is", "this is", "that was"),
             r"(?:^|[.!,\n] ?)(?:that is|this is|that was) (?:wrong|incorrect|not (?:right|correct|working)|a mistake"
-            r"|an error|still not|a dead[- ]end)\b",
+            r"|an error|still not|a dead[- ]end)\b(?! (?:for|if|when|unless)\b)",
         ),
         (("be right", "be correct"), r"\b(?:this|that|it) (?:can't|cannot) be (?:right|correct)\b"),
         (
@@ -114,7 +128,8 @@ _PHRASES: Mapping[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (
             ("start", "back", "undo", "correct", "fix"),
             rf"\b{_WE_WILL} (?:start (?:over|again|afresh|from scratch)|restart|go back(?! (?:home|in time)\b)"
-            r"|backtrack|undo (?:this|that|the last)|(?:correct|fix) (?:this|that|it|my|the (?:error|mistake)))\b",
+            r"|backtrack|undo (?:this|that|the last)|(?:correct|fix) (?:my|the (?:error|mistake))"
+            r"|correct (?:this|that|it)|fix (?:this|that|it)(?= by\b|[.,:;!]| ?(?:\n|$)))\b",
         ),
         (
             ("back",),
@@ -132,15 +147,18 @@ _PHRASES: Mapping[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (
             ("another", "instead"),
             rf"\b{_WE_WILL} (?:(?:try|use|consider|find|think of|explore|look for|attempt) another\b"
+            rf"(?! (?:\w{{1,15}} )?{_PART})"
             r"|[^.\n]{1,40} instead\b(?! of))",
         ),
         (
             ("another",),
-            rf"\banother (?:possible |good |simpler |easier )?{_WAY} (?:is|would be|could be|might be|to)\b(?! the\b)",
+            rf"\banother (?:possible |good |simpler |easier )?{_METHOD} "
+            r"(?:is|would be|could be|might be|to)\b(?! the\b)",
         ),
-        (("another",), rf"\b(?:is there|there is|there's|there must be|there might be) another {_WAY}"),
-        (("different",), rf"\ba (?:\w{{1,15}} )?different (?:\w{{1,15}} )?{_WAY}"),
-        (("alternative",), rf"\b(?:an|one) alternative (?:\w{{1,15}} )?{_WAY}"),
+        (("another",), rf"\b(?:is there|there is|there's|there must be|there might be) another {_METHOD}"),
+        (("different",), rf"\ba (?:\w{{1,15}} )?different (?:\w{{1,15}} )?{_METHOD}"),
+        (("different",), rf"(?:\bfrom|\b{_WE_WILL} (?:try|use|take|consider)) a (?:\w{{1,15}} )?different {_WAY}"),
+        (("alternative",), rf"\b(?:an|one) alternative (?:\w{{1,15}} )?{_METHOD}"),
         (
             ("what if",),
             r"\bwhat if (?:we|i) (?:instead |first )?(?:try|use|tried|used|consider|set|let|think|take|assume|start|add"

@@ -90,8 +90,8 @@ def _read_parquet(setting: str, path: Path) -> list[dict[str, Any]]:
     try:
         table = pyarrow.parquet.ParquetFile(path).read()
         return table.to_pylist() if info_of(table) is None else from_arrow(table)
-    except (OSError, pyarrow.ArrowException) as error:
-        reason = str(error).splitlines()[0]
+    except (OSError, pyarrow.ArrowException, ValueError) as error:  # ValueError: damaged text
+        reason = str(error).partition("\n")[0]
         raise DataError(f"{setting}={path}: is no readable parquet file ({reason}); write it again") from error
 
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 #: A best mean is one of at least this many points: the very first ones may be lucky.
 MIN_BEST = 3
+#: Shares of counts are held in 32 bits: nine dead groups of ten are 0.8999999762.
+_ROUNDING = 1e-6
 
 
 class Point(NamedTuple):
@@ -48,6 +50,11 @@ class Curve:
         """The step of the latest point, 0 where there is none."""
         return self._latest[-1].step if self._latest else 0
 
+    @property
+    def kept(self) -> Sequence[Point]:
+        """The latest points, oldest first, as far back as they are kept."""
+        return tuple(self._latest)
+
     def add(self, point: Point) -> None:
         """Append a point of a later step."""
         if len(self._first) < self._keep:
@@ -81,6 +88,18 @@ class Curve:
     def start(self, num_points: int) -> Sequence[Point]:
         """Return the first points, or nothing while there are fewer."""
         return self._first[:num_points] if len(self._first) >= num_points else ()
+
+    def references(self, num_points: int) -> Sequence[Sequence[Point]]:
+        """Return what the latest points are compared with: the first ones, and the oldest behind them that are kept.
+
+        What has risen early and stands still since then shows only against the second. Nothing while there are fewer
+        than twice as many points.
+        """
+        if self._count < 2 * num_points:
+            return ()
+        first, oldest = self.start(num_points), tuple(islice(self._latest, num_points))
+        is_apart = len(self._latest) >= 2 * num_points and bool(first) and oldest[0].step > first[-1].step
+        return (first, oldest) if is_apart else (first,)
 
     def last(self, num_points: int, *, before: int = 0) -> Sequence[Point]:
         """Return the latest points, oldest first, or nothing while there are fewer.
@@ -126,6 +145,11 @@ def mean(points: Sequence[Point]) -> float:
 def median(points: Sequence[Point]) -> float:
     """Return the median value of some points."""
     return statistics.median(point.value for point in points)
+
+
+def reaches(share: float, bound: float) -> bool:
+    """Say whether a share is at least a bound, rounding aside."""
+    return share >= bound - _ROUNDING
 
 
 def lowest(points: Sequence[Point]) -> float:

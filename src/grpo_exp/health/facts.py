@@ -44,6 +44,7 @@ class Facts:
         groups_per_batch: Groups of a generated batch.
         max_completion_length: Limit in tokens.
         max_grad_norm: Norm that gradients are scaled down to.
+        scales_loss: Whether the loss is scaled (fp16), so that a step whose gradient overflows is skipped.
         dataset_kind: Where the prompts come from.
         uses_vllm: Whether vLLM generates.
     """
@@ -59,6 +60,7 @@ class Facts:
     groups_per_batch: int
     max_completion_length: int
     max_grad_norm: float
+    scales_loss: bool
     dataset_kind: str
     uses_vllm: bool
 
@@ -79,6 +81,7 @@ class Facts:
             groups_per_batch=solve_batch(settings).prompts_per_generation,
             max_completion_length=trainer.max_completion_length,
             max_grad_norm=trainer.max_grad_norm,
+            scales_loss=settings.launch.mixed_precision == "fp16",
             dataset_kind=settings.dataset.kind,
             uses_vllm=settings.vllm.mode != "off",
         )

@@ -32,6 +32,7 @@ class History:
         self._tokens: float | None = None
         self.step = 0
         self.non_finite: tuple[str, ...] = ()
+        self._non_finite_steps: dict[str, int] = {}
 
     def record(self, step: int, metrics: Mapping[str, float], non_finite: Collection[str] = ()) -> None:
         """Add a step; if it does not lie behind the last one, what was measured from it on is forgotten.
@@ -45,7 +46,9 @@ class History:
             for curve in self._curves.values():
                 curve.forget_from(step)
             self._seconds, self._tokens = 0.0, None
+            self._non_finite_steps = {}
         self.step, self.non_finite = step, tuple(non_finite)
+        self._non_finite_steps = {name: self._non_finite_steps.get(name, 0) + 1 for name in self.non_finite}
         for name, value in metrics.items():
             self._add(name, Point(step, value))
         self._add_speeds(step, metrics)
@@ -53,6 +56,10 @@ class History:
     def curve(self, name: str) -> Curve:
         """Return a curve; one that does not exist in this mode has no points."""
         return self._curves.get(name, self._empty)
+
+    def non_finite_steps(self, name: str) -> int:
+        """Return for how many steps in a row, up to the latest one, a metric has been NaN or infinite."""
+        return self._non_finite_steps.get(name, 0)
 
     def _add(self, name: str, point: Point) -> None:
         curve = self._curves.get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grpo_exp.health.curves import lowest, mean, median
+from grpo_exp.health.curves import lowest, mean, median, reaches
 from grpo_exp.health.facts import Facts
 from grpo_exp.health.finding import Verdict, at_least
 from grpo_exp.health.history import History
@@ -12,15 +12,18 @@ from grpo_exp.settings.health_rules import LengthAndRewardFallRule, LengthExplos
 def length_explosion(history: History, facts: Facts, *, rule: LengthExplosionRule) -> Verdict | None:
     """Tell that completions have grown by a factor, or to the limit, while the primary component has not risen."""
     curve = history.curve(facts.length_curve)
-    if len(curve) < 2 * rule.window:
-        return None
-    before, now = median(curve.start(rule.window)), median(curve.last(rule.window))
+    gains = primary_gains(history, facts, rule.window)
     near_limit = rule.limit_share * facts.max_completion_length
-    bound = rule.factor * before
-    if now < bound:
-        bound = max(near_limit, rule.limit_growth * before)
-    gain = primary_gain(history, facts, rule.window)
-    if now < bound or (gain is not None and gain >= rule.min_gain):
+    for place, reference in enumerate(curve.references(rule.window)):
+        before, now = median(reference), median(curve.last(rule.window))
+        bound = rule.factor * before
+        if now < bound:
+            bound = max(near_limit, rule.limit_growth * before)
+        gain = gains[place] if place < len(gains) else None
+        # Against a later window than the first one only what is known to stand still counts.
+        if now >= bound and (gain < rule.min_gain if gain is not None else place == 0):
+            break
+    else:
         return None
     flat = "" if gain is None else f", while mean {facts.primary} changed by {gain:+.3f}"
     where = f" (limit {facts.max_completion_length})" if now >= near_limit else ""
@@ -38,7 +41,7 @@ def truncation(history: History, facts: Facts, *, rule: TruncationRule) -> Verdi
     """Tell that many completions hit the limit at every point of the window."""
     curve = history.curve(facts.unchosen("completion_length/truncated_fraction"))
     points = curve.last(rule.window)
-    if not points or lowest(points) < rule.share:
+    if not points or not reaches(lowest(points), rule.share):
         return None
     limit = facts.max_completion_length
     text = f"{at_least(lowest(points))} of the completions hit the limit of {limit} tokens over {rule.window} batches"
@@ -47,7 +50,7 @@ def truncation(history: History, facts: Facts, *, rule: TruncationRule) -> Verdi
         f"raise trainer.max_completion_length (now {limit}); else algorithm.mask_truncated_completions=true or "
         "algorithm.overlong.enabled=true"
     )
-    return Verdict("warning", curve.since(lambda value: value >= rule.share), text, why, advice)
+    return Verdict("warning", curve.since(lambda value: reaches(value, rule.share)), text, why, advice)
 
 
 def length_and_reward_fall(history: History, facts: Facts, *, rule: LengthAndRewardFallRule) -> Verdict | None:
@@ -75,9 +78,7 @@ def length_and_reward_fall(history: History, facts: Facts, *, rule: LengthAndRew
     return Verdict("warning", curve.since(lambda value: value <= bound), text, why, advice)
 
 
-def primary_gain(history: History, facts: Facts, window: int) -> float | None:
-    """Return how much the primary component's mean has risen since its first window; None where it has no two."""
+def primary_gains(history: History, facts: Facts, window: int) -> list[float]:
+    """Return how much the primary component's mean has risen since each of its reference windows; maybe none."""
     curve = history.curve(facts.primary_curve)
-    if len(curve) < 2 * window:
-        return None
-    return mean(curve.last(window)) - mean(curve.start(window))
+    return [mean(curve.last(window)) - mean(reference) for reference in curve.references(window)]

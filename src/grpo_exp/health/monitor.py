@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_exp.health.facts import Facts
@@ -21,10 +21,12 @@ class _Told:
     Attributes:
         rank: How serious it was when it was told, as an index into SEVERITIES; -1 where it was not.
         last_step: The last step at which it held.
+        ahead: Steps and ranks at which an earlier attempt has told it, behind the step that the run goes on from.
     """
 
     rank: int = -1
     last_step: int = 0
+    ahead: list[tuple[int, int]] = field(default_factory=list)
 
 
 class HealthMonitor:
@@ -56,8 +58,9 @@ class HealthMonitor:
         for watch, finding in self._findings(step, metrics, non_finite):
             told = self._told.setdefault((watch.rule, watch.subject), _Told())
             if self._is_new(told, finding):
+                if not self._was_told(told, finding):
+                    new.append(finding)
                 told.rank = SEVERITIES.index(finding.severity)
-                new.append(finding)
             told.last_step = step
         return new
 
@@ -71,6 +74,7 @@ class HealthMonitor:
                 run are left out, since under such a rule the run must end again.
         """
         steps = {record["step"]: record for record in records if _is_training_step(record)}
+        told = list(told)
         ranks = self._ranks(told)
         for step in sorted(steps):
             record = steps[step]
@@ -83,6 +87,7 @@ class HealthMonitor:
         for key, rank in ranks.items():
             state = self._told.setdefault(key, _Told(last_step=self._history.step))
             state.rank = max(state.rank, rank)
+            state.ahead = [(event["step"], SEVERITIES.index(event["kind"])) for event in told if _key(event) == key]
 
     def _findings(
         self, step: int, metrics: Mapping[str, float], non_finite: Iterable[str]
@@ -100,17 +105,32 @@ class HealthMonitor:
         is_back = finding.step - told.last_step > self._health.again_after_steps
         return is_back or SEVERITIES.index(finding.severity) > told.rank
 
+    def _was_told(self, told: _Told, finding: Finding) -> bool:
+        """Say whether an earlier attempt has told this return of a finding; on a GPU perhaps at a step nearby."""
+        first = max(finding.step - self._health.again_after_steps, told.last_step + 1)
+        rank = SEVERITIES.index(finding.severity)
+        for place, (step, its_rank) in enumerate(told.ahead):
+            if step >= first and its_rank >= rank:
+                del told.ahead[: place + 1]
+                return True
+        return False
+
     def _ranks(self, told: Iterable[Mapping[str, Any]]) -> dict[_Key, int]:
         """Return how serious each finding was at most that was told, without those of rules that end a run."""
         stops = {(watch.rule, watch.subject) for watch in self._watches if watch.settings.action == "stop"}
         ranks: dict[_Key, int] = {}
         for event in told:
-            if "rule" not in event or event["kind"] not in SEVERITIES:
-                continue
-            key = (event["rule"], event.get("subject", ""))
-            if key not in stops:
+            key = _key(event)
+            if key is not None and key not in stops:
                 ranks[key] = max(ranks.get(key, -1), SEVERITIES.index(event["kind"]))
         return ranks
+
+
+def _key(event: Mapping[str, Any]) -> _Key | None:
+    """Return what an event is about; None where it is no finding of a step."""
+    if event.get("kind") not in SEVERITIES or not {"rule", "step"} <= event.keys():
+        return None
+    return event["rule"], event.get("subject", "")
 
 
 def _is_training_step(record: Mapping[str, Any]) -> bool:

@@ -41,9 +41,15 @@ def build_watches(rules: HealthRules, facts: Facts) -> list[Watch]:
             Watch("kl_drift", name, rules.kl_drift, partial(policy.kl_drift, rule=rules.kl_drift, name=name))
             for name in policy.KL_CURVES
         ),
+        Watch("not_finite", "other curves", _softened(rules.not_finite), partial(numerics.gap, rule=rules.not_finite)),
         *_component_watches(rules, facts),
     ]
     return [watch for watch in found if watch.settings.action != "ignore"]
+
+
+def _softened(rule: Rule) -> Rule:
+    """Return settings that tell and do no more: for what is worth a look and no reason to end a run."""
+    return rule.model_copy(update={"action": "alert"}) if rule.action in {"checkpoint", "stop"} else rule
 
 
 def _single_watches(rules: HealthRules) -> Iterator[Watch]:

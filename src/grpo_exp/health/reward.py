@@ -6,11 +6,13 @@ from grpo_exp.health.curves import mean
 from grpo_exp.health.facts import Facts
 from grpo_exp.health.finding import Verdict
 from grpo_exp.health.history import History
-from grpo_exp.health.length import primary_gain
+from grpo_exp.health.length import primary_gains
 from grpo_exp.settings.health_rules import CheckerRule, ConstantComponentRule, FormatHackingRule, RewardCollapseRule
 
 #: Differences between values of a component below this are rounding: they are held in 32 bits.
 _ROUNDING = 1e-6
+#: Mean of the primary component from which it is no surprise that it rises no further; as `no_signal.easy_mean`.
+_SOLVED = 0.8
 #: Outcomes that are no verdict about the completion -> what they cost, and what to try.
 _OUTCOMES = {
     "timeout": (
@@ -56,11 +58,16 @@ def reward_collapse(history: History, facts: Facts, *, rule: RewardCollapseRule)
 def format_hacking(history: History, facts: Facts, *, rule: FormatHackingRule, component: str) -> Verdict | None:
     """Tell that a component has risen while the primary one has not."""
     curve = history.curve(facts.component_curve(component))
-    gain = primary_gain(history, facts, rule.window)
-    if gain is None or len(curve) < 2 * rule.window:
-        return None
-    before, now = mean(curve.start(rule.window)), mean(curve.last(rule.window))
-    if now - before < rule.component_gain or gain > rule.max_primary_gain:
+    primary, best = history.curve(facts.primary_curve).last(rule.window), facts.components[component].best or 1.0
+    pairs = zip(curve.references(rule.window), primary_gains(history, facts, rule.window), strict=False)
+    for place, (reference, gain) in enumerate(pairs):
+        before, now = mean(reference), mean(curve.last(rule.window))
+        # Behind the first window a run that is solved, or a form that was nearly right, may end its rise.
+        may_rise = place == 0 or (mean(primary) < _SOLVED and before < _SOLVED * best)
+        is_flat = gain <= rule.max_primary_gain and may_rise
+        if now - before >= rule.component_gain and is_flat:
+            break
+    else:
         return None
     text = f"{component} rose from {before:.3f} to {now:.3f} while {facts.primary} changed by {gain:+.3f}"
     why = f"the policy earns what {component} pays without getting better at what is judged"

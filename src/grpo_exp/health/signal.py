@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grpo_exp.health.curves import mean
+from grpo_exp.health.curves import mean, reaches
 from grpo_exp.health.facts import Facts
 from grpo_exp.health.finding import Verdict
 from grpo_exp.health.history import History
@@ -21,7 +21,7 @@ def no_signal(history: History, facts: Facts, *, rule: NoSignalRule) -> Verdict 
     """Tell that hardly any group has rewards that differ, and whether the prompts are too easy or too hard."""
     curve = history.curve("train/frac_reward_zero_std")
     points = curve.last(rule.window)
-    if not points or mean(points) < rule.share:
+    if not points or not reaches(mean(points), rule.share):
         return None
     primary = history.curve(facts.primary_curve).last(rule.window)
     level = mean(primary) if primary else None
@@ -31,7 +31,8 @@ def no_signal(history: History, facts: Facts, *, rule: NoSignalRule) -> Verdict 
     else:
         what = f"{mean(points):.0%} of the groups had equal rewards over {rule.window} batches"
     cause, advice = _cause(history, facts, rule, level)
-    since = next(point.step for point in points if point.value >= rule.share)
+    # A mean may be above all of its values by the last bit.
+    since = next((point.step for point in points if reaches(point.value, rule.share)), history.step)
     return Verdict("warning", since, f"{what} ({seen}): {cause}", _WHY, advice)
 
 

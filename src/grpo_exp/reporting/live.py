@@ -95,6 +95,10 @@ class LiveRun:
             ended.set()
             watcher.join()
 
+    def expect(self, total_steps: int) -> None:
+        """Take another number of steps for the whole run."""
+        self._view.expect(total_steps)
+
     def message(self, text: str) -> None:
         """Print a line."""
         self._view.message(text)

@@ -103,6 +103,11 @@ class ProgressView:
             if is_changed:
                 self._refresh()
 
+    def expect(self, total_steps: int) -> None:
+        """Take another number of steps for the whole run: it goes on longer than was asked for at first."""
+        with self._lock:
+            self._total_steps = total_steps
+
     def message(self, text: str, at: float | None = None) -> None:
         """Write a line of text, above the table if there is one.
 

@@ -180,7 +180,7 @@ class GradientSpikeRule(WindowRule):
 
 
 class NotFiniteRule(Rule):
-    """Loss or gradient norm is NaN or infinite."""
+    """Loss or gradient norm is NaN or infinite; another metric that is only alerts, whatever the action."""
 
     action: Action = "stop"
 

@@ -47,9 +47,10 @@ def build_tracker(name: str, settings: RunSettings, directory: RunDirectory) -> 
                 finish_timeout_seconds=settings.tracker.finish_timeout_seconds,
             )
         case TensorboardTracker() as tensorboard:
-            root = None if tensorboard.directory is None else Path(tensorboard.directory)
-            folder = directory.path / "tensorboard" if root is None else root / settings.name / directory.run_id
-            return TensorboardRunTracker(folder, shown=output_dir if root is None else root)
+            if tensorboard.directory is None:
+                return TensorboardRunTracker(directory.path / "tensorboard", shown=output_dir, moves_with_run=True)
+            root = Path(tensorboard.directory)
+            return TensorboardRunTracker(root / settings.name / directory.run_id, shown=root)
     raise AssertionError(f"{name} is not chosen")
 
 
@@ -57,7 +58,8 @@ def open_commands(settings: RunSettings, directory: RunDirectory) -> list[str]:
     """Return a shell command for each tracker that has a copy of the run."""
     found = []
     for name in active_trackers(settings.tracker):
-        ids = StateFile(directory, name).load().ids
-        if ids:
-            found.append(build_tracker(name, settings, directory).open_command(ids))
+        tracker = build_tracker(name, settings, directory)
+        state = StateFile(directory, name).load(tracker.destination)
+        if state.ids and not state.is_fresh:
+            found.append(tracker.open_command(state.ids))
     return found

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -45,6 +46,7 @@ class Notices:
         self._title = title
         self._attempt = attempt
         self._told: Literal["nothing", "trouble", "recovery"] = "nothing"
+        self._left_out: set[str] = set()
 
     def failed(self, what: str, *, is_final: bool = False) -> None:
         """Warn, where no warning stands already; of a second outage only if it is the last word."""
@@ -58,6 +60,13 @@ class Notices:
         if self._told == "trouble":
             self._told = "recovery"
             self._add("note", f"{self._title} gets the curves again, also those that it had missed")
+
+    def left_out(self, names: Sequence[str]) -> None:
+        """Tell of tables that are damaged, each once."""
+        for name in dict.fromkeys(names):
+            if name not in self._left_out:
+                self._left_out.add(name)
+                self._add("tracker", f"{self._title} does not get {name}: it is damaged; everything else is sent")
 
     def _advice(self, is_final: bool) -> str:
         tried = "" if is_final else "The run goes on, and it is tried again until the run ends. "
@@ -115,6 +124,7 @@ class CopyJob:
                 retry_seconds = min(2 * retry_seconds, self._max_retry_seconds)
             else:
                 self._notices.works()
+                self._notices.left_out(self._copy.unreadable)
                 if is_ending:
                     return
                 pause, retry_seconds = self._poll_seconds, _FIRST_RETRY_SECONDS

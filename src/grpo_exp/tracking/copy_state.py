@@ -1,4 +1,8 @@
-"""`tracker.json`: how far each tracker's copy of the run has come. Writers of several processes do not mix."""
+"""`tracker.json`: how far each tracker's copy of the run has come, at each place that it was sent to.
+
+Writers of several processes do not mix. A tracker's part is the state at the place that was written last, and below
+`elsewhere` those at others: a run that was sent to a second server and goes on with the first one is one run in each.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from grpo_exp.rundir import RunDirectory, write_json
+
+_ELSEWHERE = "elsewhere"
 
 
 @dataclass
@@ -32,7 +38,7 @@ class CopyState:
     events_offset: int = 0
     """Bytes of `events.jsonl` that were looked through."""
     rules: list[str] = field(default_factory=list)
-    """Health rules that were told."""
+    """Health findings that were told: rule, subject, severity and step of each."""
     tables: dict[str, str] = field(default_factory=dict)
     """Tables of completions that were sent: file name to size and time of the file."""
     files: dict[str, str] = field(default_factory=dict)
@@ -40,9 +46,14 @@ class CopyState:
     status: str | None = None
     """How the run ended, as it was told to the tracker; None while it goes on."""
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing was ever sent there."""
+        return self.attempt == 0
+
     def start_again(self) -> None:
         """Forget what was sent, and keep where and as what."""
-        fresh = CopyState(self.destination, self.ids)
+        fresh = CopyState(self.destination, self.ids, self.attempt)
         self.__dict__.update(fresh.__dict__)
 
     def start_curves_again(self) -> None:
@@ -57,14 +68,29 @@ class StateFile:
         self._directory = directory
         self._name = name
 
-    def load(self) -> CopyState:
-        """Return what is known; an empty state for a tracker that has got nothing."""
-        return CopyState(**_read(self._directory.tracker).get(self._name, {}))
+    def load(self, destination: str) -> CopyState:
+        """Return what is known of a place; a fresh state with the latest ids where nothing was sent to it."""
+        latest, elsewhere = self._parts()
+        if latest.get("destination") == destination:
+            return CopyState(**latest)
+        if destination in elsewhere:
+            return CopyState(**elsewhere[destination])
+        return CopyState(destination, latest.get("ids", {}))
 
     def save(self, state: CopyState) -> None:
-        """Write the state; the parts of other trackers stay."""
+        """Write the state; the parts of other trackers and places stay."""
         with held(self._directory.tracker_lock("json"), wait=True):
-            write_json(self._directory.tracker, {**_read(self._directory.tracker), self._name: asdict(state)})
+            latest, elsewhere = self._parts()
+            if latest:
+                elsewhere[latest["destination"]] = latest
+            elsewhere.pop(state.destination, None)
+            part = {**asdict(state), **({_ELSEWHERE: elsewhere} if elsewhere else {})}
+            write_json(self._directory.tracker, {**_read(self._directory.tracker), self._name: part})
+
+    def _parts(self) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Return the state that was written last, and those at other places."""
+        latest = dict(_read(self._directory.tracker).get(self._name, {}))
+        return latest, latest.pop(_ELSEWHERE, {})
 
 
 def _read(path: Path) -> dict[str, Any]:

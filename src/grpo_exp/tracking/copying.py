@@ -12,9 +12,9 @@ from grpo_exp.settings.tracker import TrackerSettings
 from grpo_exp.tracking.build import build_tracker
 from grpo_exp.tracking.copy_state import CopyState, StateFile
 from grpo_exp.tracking.mlflow_params import without_password
-from grpo_exp.tracking.tables import read_table
+from grpo_exp.tracking.tables import UnreadableTableError, read_table
 from grpo_exp.tracking.tracker import RunInfo, RunStatus, Tracker
-from grpo_exp.tracking.unsent import has_news, is_same_file, new_files, new_findings, new_tables, next_chunk
+from grpo_exp.tracking.unsent import has_news, is_same_file, mark_of, new_files, new_findings, new_tables, next_chunk
 
 
 class RunCopy:
@@ -37,6 +37,8 @@ class RunCopy:
         self._state = CopyState()
         self._tracker: Tracker | None = None
         self.num_records = 0
+        self.unreadable: list[str] = []
+        """Tables of completions that are damaged, and in no tracker."""
 
     @property
     def title(self) -> str:
@@ -45,8 +47,8 @@ class RunCopy:
 
     def lacks(self, status: RunStatus | None) -> bool:
         """Say whether the tracker lacks anything, its status included."""
-        state = self._file.load()
-        if state.destination != self._build().destination or state.status != status:
+        state = self._file.load(self._build().destination)
+        if state.is_fresh or state.status != status:
             return True
         return has_news(self._directory, state)
 
@@ -87,10 +89,9 @@ class RunCopy:
         return build_tracker(self._name, self._settings, self._directory)
 
     def _open(self) -> Tracker:
-        state, tracker = self._file.load(), self._build()
+        tracker = self._build()
         self._tracker = tracker  # before it starts: a start that fails in the middle has to be closed
-        if state.destination != tracker.destination:
-            state = CopyState(tracker.destination, state.ids)
+        state = self._file.load(tracker.destination)
         ids = tracker.start(self._info(state))
         if ids != state.ids:
             state = CopyState(tracker.destination, ids)
@@ -112,6 +113,7 @@ class RunCopy:
             directory=self._directory.path,
             tags={**tags, **group, **settings.tracker.tags},
             previous_ids=state.ids,
+            is_fresh=state.is_fresh,
         )
 
     def _begin_again(self, tracker: Tracker) -> None:
@@ -126,18 +128,25 @@ class RunCopy:
         before = self._state.events_offset
         for event in new_findings(self._directory, self._state):
             tracker.alert(event)
-            self._note_rule(event["rule"])
+            if tracker.alerts_leave_at_once:
+                self._note_told(tracker, mark_of(event))
         for path, mark in new_tables(self._directory, self._state):
-            tracker.add_table(read_table(path))
+            try:
+                table = read_table(path)
+            except UnreadableTableError:
+                traceback.print_exc()
+                self.unreadable.append(path.name)
+            else:
+                tracker.add_table(table)
             self._state.tables[path.name] = mark
             before = -1
         if self._state.events_offset != before:
             self._save_if_safe()
 
-    def _note_rule(self, rule: str) -> None:
+    def _note_told(self, tracker: Tracker, mark: str) -> None:
         """Note at once that a finding was told: an alert that comes twice is worse than one that is lost."""
-        known = self._file.load()
-        known.rules.append(rule)
+        known = self._file.load(tracker.destination)
+        known.rules.append(mark)
         self._file.save(known)
 
     def _send_files(self, tracker: Tracker, *, at_end: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +36,9 @@ def to_param_text(value: Any, artifact: str) -> tuple[str, bool]:
     text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
     if len(text) <= MAX_PARAM_CHARACTERS:
         return text, False
-    mark = f" [cut, {len(text)} characters: {artifact[-120:]}]"
+    # The digits tell apart what differs behind the cut only.
+    digits = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    mark = f" [cut, {len(text)} characters, {digits}: {artifact[-120:]}]"
     return text[: MAX_PARAM_CHARACTERS - len(mark)] + mark, True
 
 

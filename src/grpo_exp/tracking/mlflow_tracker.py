@@ -19,9 +19,10 @@ from grpo_exp.tracking.metrics_log import MetricsRecord, to_record
 from grpo_exp.tracking.mlflow_params import flatten, is_same_param, to_param_text, without_password
 from grpo_exp.tracking.names import to_backend_name
 from grpo_exp.tracking.tables import CompletionsTable
-from grpo_exp.tracking.tracker import RunInfo, RunStatus
+from grpo_exp.tracking.tracker import RunInfo, RunStatus, subject_of
 
 if TYPE_CHECKING:
+    from mlflow.entities import Run
     from mlflow.tracking.client import MlflowClient
 
 Item = TypeVar("Item")
@@ -38,6 +39,8 @@ _STATUS: Mapping[RunStatus, str] = {"completed": "FINISHED", "stopped": "KILLED"
 _TABLES_TAG, _NUM_LISTED_TABLES = "mlflow.loggedArtifacts", 50
 _DATABASE_SCHEMES = ("postgresql", "mysql", "mssql", "oracle")
 _ID, _EXPERIMENT_ID = "run_id", "experiment_id"
+#: Between the values of a parameter that attempts have changed.
+_CHANGE = " -> "
 
 
 def default_tracking_uri(output_dir: Path) -> str:
@@ -57,6 +60,7 @@ class MlflowRunTracker:
 
     title = "MLflow"
     confirms_at_finish = False
+    alerts_leave_at_once = True
 
     def __init__(self, tracking_uri: str, *, experiment: str, artifact_directory: Path) -> None:
         self._database = _sqlite_path(tracking_uri)
@@ -77,14 +81,16 @@ class MlflowRunTracker:
             # Without registry_uri the client would look at the global one.
             self._client = MlflowClient(tracking_uri=self._uri, registry_uri=self._uri)
             experiment = self._find_or_create_experiment()
-        logged = self._reopen(info.previous_ids.get(_ID))
-        if logged is None:
-            tags = {**info.tags, "grpo_exp.run_id": info.run_id, "grpo_exp.directory": str(info.directory)}
-            tags = {to_backend_name(key, "mlflow"): value[:MAX_TAG_CHARACTERS] for key, value in tags.items()}
+        tags = {**info.tags, "grpo_exp.run_id": info.run_id, "grpo_exp.directory": str(info.directory)}
+        tags = {to_backend_name(key, "mlflow"): value[:MAX_TAG_CHARACTERS] for key, value in tags.items()}
+        run = self._reopen(info.previous_ids.get(_ID), experiment)
+        if run is None:
             run = self._client.create_run(experiment, run_name=info.title, tags=tags)
-            self._run_id, logged = run.info.run_id, {}
-        self._log_params(info.config, logged)
-        assert self._run_id is not None
+        self._run_id = run.info.run_id
+        for key, value in tags.items():
+            if run.data.tags.get(key) != value:  # a label that is new since the last attempt
+                self._client.set_tag(self._run_id, key, value)
+        self._log_params(info.config, run.data.params, run.data.tags)
         return {_ID: self._run_id, _EXPERIMENT_ID: experiment}
 
     def forget(self) -> bool:
@@ -110,11 +116,13 @@ class MlflowRunTracker:
             client.log_batch(run_id, metrics=batch, synchronous=True)
 
     def alert(self, event: Mapping[str, Any]) -> None:
-        """Copy a finding into the tag `health.<rule>`."""
+        """Copy a finding into the tag `health.<rule>`, or `health.<rule>.<subject>`."""
         client, run_id = self._opened()
         where = f" (step {event['step']})" if "step" in event else ""
         text = f"{event['kind']}{where}: {event['text']}"
-        client.set_tag(run_id, to_backend_name(f"health.{event['rule']}", "mlflow"), text[:MAX_TAG_CHARACTERS])
+        client.set_tag(
+            run_id, to_backend_name(f"health.{'.'.join(subject_of(event))}", "mlflow"), text[:MAX_TAG_CHARACTERS]
+        )
 
     def add_table(self, table: CompletionsTable) -> None:
         """Copy a table of completions as a JSON artifact of the form that MLflow's own tables have."""
@@ -177,8 +185,8 @@ class MlflowRunTracker:
                 raise
             return experiment.experiment_id
 
-    def _reopen(self, run_id: str | None) -> dict[str, str] | None:
-        """Set an earlier run to RUNNING and return its parameters; None if there is none (any more)."""
+    def _reopen(self, run_id: str | None, experiment: str) -> Run | None:
+        """Set an earlier run to RUNNING and return it; None if there is none in this experiment (any more)."""
         from mlflow.exceptions import MlflowException
 
         if run_id is None:
@@ -190,16 +198,20 @@ class MlflowRunTracker:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
             return None
-        if run.info.lifecycle_stage != "active":
+        if run.info.lifecycle_stage != "active" or run.info.experiment_id != experiment:
             return None
         self._client.update_run(run_id, status="RUNNING")
-        self._run_id = run_id
-        return run.data.params
+        return run
 
-    def _log_params(self, config: Mapping[str, Any], logged: Mapping[str, str]) -> None:
+    def _log_params(self, config: Mapping[str, Any], logged: Mapping[str, str], noted: Mapping[str, str]) -> None:
         """Log settings as parameters; one that changed since an earlier attempt becomes a tag.
 
         MLflow refuses to change a parameter, even from `1` to `1.0`.
+
+        Args:
+            config: The settings.
+            logged: Parameters of the run.
+            noted: Its tags: what has changed before, and changes back, is a change.
         """
         from mlflow.entities import Param, RunTag
 
@@ -209,10 +221,12 @@ class MlflowRunTracker:
         for setting, value in flatten(config).items():
             key = to_backend_name(setting, "mlflow")
             text, is_cut = to_param_text(value, f"params/{key}.txt")
-            if key not in logged:
+            tag = to_backend_name(f"changed.{key}", "mlflow")
+            before = noted.get(tag, logged.get(key))
+            if before is None:
                 params.append(Param(key, text))
-            elif not is_same_param(logged[key], text):
-                tags.append(RunTag(f"changed.{key}", f"{logged[key]} -> {text}"))
+            elif not _is_latest(before, text):
+                tags.append(RunTag(tag, f"{before}{_CHANGE}{text}"[-MAX_TAG_CHARACTERS:]))
             else:
                 continue
             if is_cut:
@@ -223,6 +237,12 @@ class MlflowRunTracker:
             self._client.log_batch(self._run_id, params=batch, synchronous=True)
         for batch in _batches(tags, MAX_PARAMS_PER_BATCH):
             self._client.log_batch(self._run_id, tags=batch, synchronous=True)
+
+
+def _is_latest(values: str, text: str) -> bool:
+    """Say whether a parameter, or the last of the values that attempts have given it, means what a text means."""
+    latest = values.rpartition(_CHANGE)[2]
+    return values == text or values.endswith(f"{_CHANGE}{text}") or is_same_param(latest, text)
 
 
 def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:

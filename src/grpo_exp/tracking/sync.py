@@ -53,7 +53,8 @@ def _sync_one(copy: RunCopy, name: str, status: RunStatus | None, ended: float) 
     except (Exception, SystemExit) as error:
         copy.abandon()
         return SyncOutcome(name, "failed", f"{describe(error)}; look at the settings under tracker, and try again")
-    return SyncOutcome(name, "sent", f"{copy.num_records} records sent, status {status or 'running'}")
+    damaged = f"; damaged and left out: {', '.join(copy.unreadable)}" if copy.unreadable else ""
+    return SyncOutcome(name, "sent", f"{copy.num_records} records sent, status {status or 'running'}{damaged}")
 
 
 def status_of(directory: RunDirectory) -> tuple[RunStatus | None, float]:

@@ -11,6 +11,10 @@ from typing import Any
 _FILE_NAME = re.compile(r"(?P<part>[A-Za-z]\w*?)_(?P<step>\d+)")
 
 
+class UnreadableTableError(Exception):
+    """A file is no whole parquet file, and will not become one by itself."""
+
+
 @dataclass(frozen=True)
 class CompletionsTable:
     """The rows of one file, and what they are."""
@@ -31,12 +35,20 @@ def read_table(path: Path) -> CompletionsTable:
     """Read a parquet file named like `train_000010.parquet`.
 
     Raises:
-        OSError, pyarrow.ArrowException: The file is gone, or is no parquet.
+        OSError: The file is gone, or the disk does not give it.
+        UnreadableTableError: It is damaged.
     """
+    import pyarrow
     import pyarrow.parquet
 
-    table = pyarrow.parquet.read_table(path)
-    columns = [column.to_pylist() for column in table.columns]
+    try:
+        # Not `read_table`, which takes a part of the path such as `key=value` for a column.
+        table = pyarrow.parquet.ParquetFile(path).read()
+        columns = [column.to_pylist() for column in table.columns]
+    except (OSError, pyarrow.ArrowException, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise UnreadableTableError(f"{path.name} is no readable parquet file") from error
     rows = [[_plain(value) for value in row] for row in zip(*columns, strict=True)]
     match = _FILE_NAME.fullmatch(path.stem)
     part, step = (path.stem, 0) if match is None else (match["part"], int(match["step"]))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_exp.tracking.metrics_log import MetricsRecord, to_record
 from grpo_exp.tracking.names import to_backend_name
 from grpo_exp.tracking.tables import CompletionsTable
-from grpo_exp.tracking.tracker import RunInfo, RunStatus
+from grpo_exp.tracking.tracker import RunInfo, RunStatus, subject_of
 
 if TYPE_CHECKING:
     from tensorboard.summary.writer.record_writer import RecordWriter
@@ -36,17 +36,20 @@ class TensorboardRunTracker:
     Args:
         folder: Where the files go; nobody else writes into it.
         shown: Folder that the command shows: a parent of this one, with the runs to compare.
+        moves_with_run: Whether the folder lies in the run's own, so that a copy of the run has its event files, too.
     """
 
     title = "TensorBoard"
     confirms_at_finish = False
+    alerts_leave_at_once = True
 
-    def __init__(self, folder: Path, *, shown: Path) -> None:
+    def __init__(self, folder: Path, *, shown: Path, moves_with_run: bool = False) -> None:
         self._folder = folder.absolute()
         self._shown = shown.absolute()
         self._writer: RecordWriter | None = None
         self._tags = ""
-        self.destination = str(self._folder)
+        self._moves_with_run = moves_with_run
+        self.destination = f"<run folder>/{folder.name}" if moves_with_run else str(self._folder)
 
     def start(self, info: RunInfo) -> dict[str, str]:
         """Begin one more event file; the settings follow as files."""
@@ -55,14 +58,15 @@ class TensorboardRunTracker:
             begun = str(time.time())
         tags = "\n".join(f"- {key}: {value}" for key, value in info.tags.items())
         self._tags = f"{info.title}\n\n{tags}"
+        if info.is_fresh and self._moves_with_run:
+            self._delete_files()  # all of it comes now: tracker.json was lost, or is of an earlier version
         self._begin_file()
         return {_BEGUN: begun}
 
     def forget(self) -> bool:
         """Delete the event files: TensorBoard would show both the old points of a step and the new ones."""
         self._close()
-        for path in self._folder.glob(f"{_PREFIX}*"):
-            path.unlink()
+        self._delete_files()
         self._begin_file()
         return True
 
@@ -82,7 +86,8 @@ class TensorboardRunTracker:
     def alert(self, event: Mapping[str, Any]) -> None:
         """Copy a finding as text `health/<rule>`."""
         text = f"**{event['kind']}**: {event['text']}"
-        self._write_text(to_backend_name(f"health/{event['rule']}", "tensorboard"), text, step=event.get("step", 0))
+        name = to_backend_name(f"health/{'/'.join(subject_of(event))}", "tensorboard")
+        self._write_text(name, text, step=event.get("step", 0))
 
     def add_table(self, table: CompletionsTable) -> None:
         """Leave it: TensorBoard has no tables."""
@@ -104,6 +109,10 @@ class TensorboardRunTracker:
     def open_command(self, ids: Mapping[str, str]) -> str:
         """Return the command that serves the folder of all runs."""
         return shlex.join([sys.executable, "-m", "tensorboard.main", "--logdir", str(self._shown)])
+
+    def _delete_files(self) -> None:
+        for path in self._folder.glob(f"{_PREFIX}*"):
+            path.unlink()
 
     def _begin_file(self) -> None:
         from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]

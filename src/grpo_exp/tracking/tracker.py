@@ -30,11 +30,18 @@ class RunInfo:
     """Labels to filter by. The tag `group` also puts the runs of one sweep into one W&B group."""
     previous_ids: Mapping[str, str] = field(default_factory=dict)
     """What `start` returned the last time; empty for a new run."""
+    is_fresh: bool = False
+    """Whether nothing is known to have been sent there, so that all of it comes."""
 
     @property
     def title(self) -> str:
         """Name and id: what the tracker shows."""
         return f"{self.name}/{self.run_id}"
+
+
+def subject_of(event: Mapping[str, Any]) -> list[str]:
+    """Return rule and subject of a finding; the rule alone where it is about one thing only."""
+    return [event["rule"], *([event["subject"]] if event.get("subject") else [])]
 
 
 class Tracker(Protocol):
@@ -50,6 +57,9 @@ class Tracker(Protocol):
     """Where the data go, without secrets. Another destination has got nothing yet."""
     confirms_at_finish: bool
     """Whether what was sent is safe only after `finish`; otherwise it is when the call returns."""
+
+    alerts_leave_at_once: bool
+    """Whether `alert` may have reached a person when it returns: such a one is not repeated, whatever fails then."""
 
     def start(self, info: RunInfo) -> dict[str, str]:
         """Open a new run, or the one that `info.previous_ids` names, and send settings and tags.

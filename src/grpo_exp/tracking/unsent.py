@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from grpo_exp.rundir import RunDirectory, parse_event
 from grpo_exp.tracking.copy_state import CopyState
 from grpo_exp.tracking.metrics_log import MetricsRecord, parse_line
+from grpo_exp.tracking.tracker import subject_of
 
 #: Lines that are read at once: a few hundred records, so that a long run is not held in memory as a whole.
 _CHUNK_BYTES = 512 * 1024
@@ -53,14 +54,24 @@ def next_chunk(path: Path, state: CopyState) -> Chunk | None:
 
 
 def new_findings(directory: RunDirectory, state: CopyState) -> Iterator[dict[str, Any]]:
-    """Yield events of health rules that were not told; each is noted as told when the next one is asked for."""
+    """Yield findings that are to be told and were not; each is noted as told when the next one is asked for."""
     while lines := _next_lines(directory.events, state.events_offset):
         for line in lines:
             event = parse_event(line)
-            if event is not None and "rule" in event and event["rule"] not in state.rules:
+            if event is not None and _is_alert(event) and mark_of(event) not in state.rules:
                 yield event
-                state.rules.append(event["rule"])
+                state.rules.append(mark_of(event))
             state.events_offset += len(line)
+
+
+def mark_of(event: Mapping[str, Any]) -> str:
+    """Return what is noted of a finding that was told: a rule speaks of several things, and more seriously later."""
+    return "/".join([*subject_of(event), event["kind"], str(event.get("step", 0))])
+
+
+def _is_alert(event: Mapping[str, Any]) -> bool:
+    """Say whether it is a finding that goes further than the events."""
+    return "rule" in event and event["kind"] != "info" and event.get("action") != "log"
 
 
 def new_tables(directory: RunDirectory, state: CopyState) -> list[tuple[Path, str]]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from grpo_exp.tracking.metrics_log import MetricsRecord, to_record
 from grpo_exp.tracking.names import to_backend_name
 from grpo_exp.tracking.tables import CompletionsTable
-from grpo_exp.tracking.tracker import RunInfo, RunStatus
+from grpo_exp.tracking.tracker import RunInfo, RunStatus, subject_of
 from grpo_exp.tracking.wandb_file import is_whole
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class WandbRunTracker:
         self._project = project
         self._entity = entity
         self._mode: Literal["online", "offline"] = mode
+        #: Offline it only stands in a file, which a kill may cut off.
+        self.alerts_leave_at_once = mode == "online"
         self._directory = directory
         self._finish_timeout_seconds = finish_timeout_seconds
         self._run: wandb.Run | None = None
@@ -134,7 +136,7 @@ class WandbRunTracker:
         """Alert of a warning or critical finding; others stay in the events."""
         if event["kind"] in _ALERT_LEVEL:
             where = f"step {event['step']}: " if "step" in event else ""
-            title = f"{event['kind']}: {event['rule']}"[:MAX_TITLE_CHARACTERS]
+            title = f"{event['kind']}: {' '.join(subject_of(event))}"[:MAX_TITLE_CHARACTERS]
             self._opened().alert(title, where + event["text"], level=_ALERT_LEVEL[event["kind"]], wait_duration=0)
 
     def add_table(self, table: CompletionsTable) -> None:

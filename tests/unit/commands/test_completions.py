@@ -9,10 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from grpo_exp.commands import completions
-from grpo_exp.errors import ConfigError
+from grpo_exp.errors import ConfigError, DataError
 from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo
 from grpo_exp.evaluation.completion_table import write_table
 from grpo_exp.rewards.score import Score
@@ -165,6 +167,23 @@ def test_run_without_tables_says_why_and_what_else_there_is(run_folder: Path) ->
     (folder / "held_out_after.jsonl").write_text("{}\n")
     with pytest.raises(ConfigError, match=r"is of an older form .held_out_after\.jsonl in completions/.; read these"):
         completions.main([str(run_folder), "--eval"])
+
+
+def test_files_that_are_no_tables_of_a_run_are_passed_or_named(run_folder: Path) -> None:
+    """A copy that somebody made beside a table, a table of other columns, and text that is damaged."""
+    folder = run_folder / "completions"
+    path = folder / "train_000010.parquet"
+    (folder / "train_000010 (copy).parquet").write_bytes(path.read_bytes())
+    assert completions.main([str(run_folder), "--worst", "1"]) == 0
+    pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), path)
+    with pytest.raises(ConfigError, match=r"train_000010.parquet: is no table of completions"):
+        completions.main([str(run_folder)])
+    text = pyarrow.Array.from_buffers(
+        pyarrow.string(), 1, [None, *map(pyarrow.py_buffer, (bytes([0] * 4 + [1, 0, 0, 0]), b"\xff"))]
+    )
+    pyarrow.parquet.write_table(pyarrow.table({"completion": text}), path)
+    with pytest.raises(DataError, match="is no readable parquet file"):
+        completions.main([str(run_folder)])
 
 
 def test_command_takes_a_second_and_no_torch(run_folder: Path) -> None:

@@ -40,9 +40,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
     return directory
 
 
-def start_attempt(directory: RunDirectory) -> None:
+def start_attempt(directory: RunDirectory, *words: str) -> None:
     begin_attempt(directory)
-    write_json(directory.config_json, settings_of(directory.path.parents[2]).model_dump(mode="json"))
+    write_json(directory.config_json, settings_of(directory.path.parents[2], *words).model_dump(mode="json"))
 
 
 def add_step(directory: RunDirectory, step: int) -> None:
@@ -128,6 +128,22 @@ def test_owner_that_is_gone_is_told_once_and_a_new_attempt_is_followed(
     assert text.count("no sign of life") == 1
     assert text.count("1/5") == 2
     assert watcher.code == 0
+
+
+def test_run_that_is_made_longer_meanwhile_has_its_new_number_of_steps(
+    directory: RunDirectory, watching: Callable[[], Watching]
+) -> None:
+    lock = Lock(directory.lock)
+    lock.acquire()
+    watcher = watching()
+    watcher.wait_for("2/5")
+    start_attempt(directory, "trainer.max_steps=9")
+    watcher.wait_for("attempt 2 has begun")
+    add_step(directory, 7)
+    watcher.wait_for("7/9")
+    write_json(directory.result, a_result(steps=7))
+    lock.release()
+    assert "7/5" not in watcher.end()
 
 
 def test_heart_on_another_machine_counts_by_its_age(directory: RunDirectory, watching: Callable[[], Watching]) -> None:

@@ -155,6 +155,34 @@ def test_what_was_found_and_not_told_is_told_after_the_resume() -> None:
     assert [(f.step, f.verdict.since) for f in monitor.observe(3, {CUT: 0.9})] == [(3, 1)]
 
 
+def test_a_return_that_an_attempt_has_told_behind_the_checkpoint_is_not_told_again() -> None:
+    """Told at 1, 112 and 233, each behind more than 100 steps without it; wherever it is killed and goes on."""
+    settings = with_rules(settings_of(), "truncation.window=1")
+    values = [0.9, *flat(0.0, 110), 0.9, *flat(0.0, 120), *flat(0.9, 3), *flat(0.0, 20)]
+    records = [{"step": n, "metrics": {"train/loss": 0.1, CUT: value}} for n, value in enumerate(values, start=1)]
+    for killed in range(5, 260, 25):
+        for checkpoint in range(0, killed, 20):
+            found = observe(HealthMonitor(settings), records[:killed])
+            monitor = HealthMonitor(settings)
+            monitor.replay(records[:checkpoint], as_events(found))
+            found += observe(monitor, records[checkpoint:])
+            assert [finding.step for finding in found] == [1, 112, 233], (killed, checkpoint)
+
+
+def test_a_return_long_after_one_that_only_an_earlier_attempt_met_is_told() -> None:
+    """The first attempt met it at 150, the second one, from step 20 on, does not; at 400 it is news."""
+    settings = with_rules(settings_of(), "truncation.window=1")
+
+    def records(*steps: int, first: int, last: int) -> list[dict[str, Any]]:
+        of = range(first, last + 1)
+        return [{"step": n, "metrics": {"train/loss": 0.1, CUT: 0.9 if n in steps else 0.0}} for n in of]
+
+    found = observe(HealthMonitor(settings), records(1, 150, first=1, last=160))
+    monitor = HealthMonitor(settings)
+    monitor.replay(records(1, first=1, last=20), as_events(found))
+    assert [finding.step for finding in observe(monitor, records(400, first=21, last=420))] == [400]
+
+
 def test_what_was_told_behind_the_checkpoint_is_not_told_again() -> None:
     """Told at step 3; the run was killed and goes on behind step 1."""
     monitor = HealthMonitor(with_rules(settings_of(), "truncation.window=2"))

@@ -21,6 +21,7 @@ class Server:
 
     confirms_at_finish: bool = False
     forgets: bool = False
+    alerts_leave_at_once: bool = True
     destination: str = "here"
     run_id: str = "r1"
     fault: BaseException | None = None
@@ -47,6 +48,7 @@ class FakeTracker:
         self._server = server
         self.destination = server.destination
         self.confirms_at_finish = server.confirms_at_finish
+        self.alerts_leave_at_once = server.alerts_leave_at_once
 
     def start(self, info: RunInfo) -> dict[str, str]:
         self._server.infos.append(info)

@@ -27,7 +27,7 @@ class Running:
 
     def __init__(self, folder: Path, settings: RunSettings, retry_seconds: float = 0.05) -> None:
         self.directory = RunDirectory(folder / "run")
-        self.directory.path.mkdir()
+        self.directory.path.mkdir(exist_ok=True)
         begin_attempt(self.directory)
         write_json(self.directory.config_json, {})
         self.write(1)
@@ -136,3 +136,19 @@ def test_an_attempt_that_is_over_writes_no_events(tmp_path: Path) -> None:
     begin_attempt(directory)
     notices.failed("down")
     assert read_events(directory) == []
+
+
+def test_a_damaged_table_is_told_once_and_the_rest_is_sent(
+    tmp_path: Path, settings: RunSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(monkeypatch)
+    (tmp_path / "run" / "completions").mkdir(parents=True)
+    (tmp_path / "run" / "completions" / "train_000010.parquet").write_bytes(b"no parquet")
+    running = Running(tmp_path, settings)
+    wait_for(server, "log 1")
+    running.write(2)
+    wait_for(server, "log 2")
+    running.end()
+    assert server.seen[-1] == "finish completed"
+    text = "Fake does not get train_000010.parquet: it is damaged; everything else is sent"
+    assert running.events("tracker") == [text]

@@ -192,6 +192,58 @@ def test_a_rule_is_told_once_however_often_it_speaks_and_whatever_fails(
     assert sent(run, settings, server) == [*FILES, "alert not_finite"]
 
 
+def finding(run: RunDirectory, kind: str, rule: str, **fields: object) -> None:
+    run.add_event(kind, "text", **{"rule": rule, "action": "alert", "step": 1, **fields})
+
+
+def test_each_finding_is_told_whatever_else_its_rule_has_said(
+    run: RunDirectory, settings: RunSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another subject, more seriously, and once more long after; what the settings only log stays in the events."""
+    server = serve(monkeypatch)
+    finding(run, "info", "constant_component", subject="format")
+    finding(run, "warning", "constant_component", subject="format", step=5)
+    finding(run, "warning", "constant_component", subject="length", step=5)
+    finding(run, "warning", "constant_component", subject="format", step=5)  # an attempt from the beginning
+    finding(run, "warning", "gradient_spike", step=7)
+    finding(run, "warning", "gradient_spike", step=207)
+    finding(run, "warning", "truncation", action="log")
+    alerts = [call for call in sent(run, settings, server) if call.startswith("alert")]
+    assert alerts == ["alert constant_component"] * 2 + ["alert gradient_spike"] * 2
+
+
+def test_a_finding_that_only_stands_in_a_file_comes_again_when_that_is_lost(
+    run: RunDirectory, settings: RunSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W&B offline: a kill of all processes cuts its file, and the next attempt writes another one."""
+    server = serve(monkeypatch, confirms_at_finish=True, alerts_leave_at_once=False)
+    finding(run, "warning", "truncation")
+    assert sent(run, settings, server) == [*FILES, "alert truncation"]
+    assert sent(run, settings, server) == [*FILES, "alert truncation"]  # nobody came to finish the first one
+    copy_of(run, settings).finish("completed", 9.0)
+    server.taken()
+    assert sent(run, settings, server) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1" + bytes(100)], ids=["empty", "text", "damaged"])
+def test_a_damaged_table_holds_nothing_else_up(
+    run: RunDirectory, settings: RunSettings, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    server = serve(monkeypatch)
+    write(run, 1)
+    run.completions.mkdir()
+    damaged = run.completions / "train_000010.parquet"
+    damaged.write_bytes(content)
+    pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), run.completions / "train_000020.parquet")
+    copy = copy_of(run, settings)
+    copy.finish("completed", 9.0)
+    assert server.taken() == [*OPENED, "log 1", "table train 20 ['a'] [[1]]", "finish completed"]
+    assert copy.unreadable == ["train_000010.parquet"]
+    assert not copy_of(run, settings).lacks("completed")
+    pyarrow.parquet.write_table(pyarrow.table({"a": [2]}), damaged)  # somebody copies it once more
+    assert sent(run, settings, server) == ["table train 10 ['a'] [[2]]"]
+
+
 def test_each_table_is_sent_once_and_again_when_it_has_changed(
     run: RunDirectory, settings: RunSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,24 @@ def test_a_resumed_run_goes_on_in_its_tracker_run(output_dir: Path) -> None:
     assert run.info.status == "FINISHED"
 
 
+def test_labels_and_values_that_attempts_change_are_those_of_the_latest_one(output_dir: Path) -> None:
+    """A parameter that changes and changes back, one that differs behind the cut only, and a new label."""
+    attempts = [
+        ({"steps": 1, "long": "x" * 400 + "1"}, {"team": "a"}),
+        ({"steps": 2, "long": "x" * 400 + "2"}, {"team": "b", "note": "n"}),
+        ({"steps": 1.0, "long": "x" * 400 + "2"}, {"team": "b", "note": "n"}),
+    ]
+    ids: dict[str, str] = {}
+    for config, tags in attempts:
+        tracker = build(output_dir)
+        ids = tracker.start(info(config, previous_ids=ids, tags=tags))
+        tracker.finish("stopped", 9.0)
+    found = client(output_dir).get_run(ids["run_id"]).data.tags
+    assert (found["team"], found["note"]) == ("b", "n")
+    assert found["changed.steps"] == "1 -> 2 -> 1.0"
+    assert found["changed.long"].count(" -> ") == 1
+
+
 def test_ids_of_a_run_that_is_gone_start_a_new_one(output_dir: Path) -> None:
     tracker = build(output_dir)
     ids = tracker.start(info(previous_ids={"run_id": "0" * 32}))
@@ -139,7 +157,7 @@ def test_long_and_many_settings_are_kept(output_dir: Path) -> None:
     params = store.get_run(run_id).data.params
     assert len(params) == 251
     assert len(params["prompt"]) == 250
-    assert params["prompt"].endswith("[cut, 6001 characters: params/prompt.txt]")
+    assert params["prompt"].endswith("[cut, 6001 characters, e12d2a: params/prompt.txt]")
     folder = Path(store.get_run(run_id).info.artifact_uri.removeprefix("file://"))
     assert (folder / "params" / "prompt.txt").read_text() == "x" * 6001
     assert folder.is_relative_to(output_dir / "mlartifacts")
@@ -186,6 +204,7 @@ def test_findings_tables_and_files_are_attached(
     run_id = tracker.start(info(tags={"group": "sweep", "team": "x" * 600}))["run_id"]
     tracker.alert({"kind": "warning", "rule": "dead_groups", "step": 12, "text": "no gradient is left"})
     tracker.alert({"kind": "critical", "rule": "timeout:code", "text": "slow"})
+    tracker.alert({"kind": "warning", "rule": "checker", "subject": "code/crash", "step": 3, "text": "killed"})
     for name in ("train_000010", "train_000020", "train_000010"):  # the first one comes twice, changed
         tracker.add_table(CompletionsTable(name, "train", 10, ["prompt", "advantage"], [["1+1", 0.5], ["2+2", None]]))
     (tmp_path / "config.yaml").write_text("seed: 0\n")
@@ -197,6 +216,7 @@ def test_findings_tables_and_files_are_attached(
     assert tags["team"] == "x" * 500
     assert tags["health.dead_groups"] == "warning (step 12): no gradient is left"
     assert [value for key, value in tags.items() if key.startswith("health.timeout")] == ["critical: slow"]
+    assert tags["health.checker.code/crash"] == "warning (step 3): killed"
     assert (run.info.status, tags["grpo_exp.status"]) == ("KILLED", "ended_by_rule")
     listed = ["completions/train_000020.json", "completions/train_000010.json"]
     assert json.loads(tags["mlflow.loggedArtifacts"]) == [{"path": path, "type": "table"} for path in listed]
