@@ -104,7 +104,7 @@ def _tiny_notes(settings: RunSettings) -> list[str]:
     if model.kind != "tiny":
         return []
     found = []
-    if trainer.learning_rate > 3e-4:
+    if trainer.learning_rate > 3e-4 and not model.lora.enabled:
         found.append(
             f"trainer.learning_rate={trainer.learning_rate:g} on model=tiny: 5e-4 is known to collapse; 1e-4 is the "
             "default"
