@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -46,7 +47,7 @@ def draw(
     """
     # Text stays text: smaller, and it can be searched; a dollar sign in a setting is no formula. The salt makes ids the
     # same each time.
-    style = {"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif", "text.parse_math": False}
+    style: Any = {"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif", "text.parse_math": False}
     with mpl.rc_context(style):
         svg, png = _drawn(paint, title, size=(size[0], size[1] + _LEGEND_LINE * legend_below), legend=legend_below > 0)
     return Picture(name, _inline(svg, name), png, alt, caption)
