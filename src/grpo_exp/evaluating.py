@@ -101,8 +101,8 @@ def _evaluate(evaluation: Evaluation, source: Source, console: Console) -> dict[
     )
     if not prompts:
         raise DataError(
-            f"reward.primary={primary}: it could judge none of the {len(rows)} prompts, so there is no result; the samples "
-            f"are in {evaluation.folder.samples(source.step)}; choose another reward"
+            f"reward.primary={primary}: it could judge none of the {len(rows)} prompts, so there is no result; the "
+            f"samples are in {evaluation.folder.samples(source.step)}; choose another reward"
         )
     return {
         "benchmark": settings.benchmark.name,
