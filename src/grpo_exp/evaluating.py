@@ -14,6 +14,7 @@ from rich.console import Console
 
 from grpo_exp.checkpoints.sources import Source
 from grpo_exp.data.benchmark import BenchmarkRows, load_benchmark
+from grpo_exp.errors import DataError
 from grpo_exp.evaluation.benchmark_metrics import change, group_samples, summarise
 from grpo_exp.evaluation.completion_rows import TableInfo, held_out_rows
 from grpo_exp.evaluation.completion_table import write_table
@@ -98,6 +99,11 @@ def _evaluate(evaluation: Evaluation, source: Source, console: Console) -> dict[
         primary=primary,
         component=settings.reward.components[primary],
     )
+    if not prompts:
+        raise DataError(
+            f"reward.primary={primary}: it could judge none of the {len(rows)} prompts, so there is no result; the "
+            f"samples are in {evaluation.folder.samples(source.step)}; choose another reward"
+        )
     return {
         "benchmark": settings.benchmark.name,
         "step": source.step,
@@ -160,7 +166,8 @@ def _weights_of(source: Source) -> list[tuple[str, int, int]]:
     """Return names, sizes and times of the files of a local model."""
     if source.model.kind == "tiny":
         return []
-    files = sorted(path for path in Path(source.folder).glob("*.safetensors") if path.is_file())
+    found = Path(source.folder).glob("*")
+    files = sorted(path for path in found if path.suffix in {".safetensors", ".bin"} and path.is_file())
     return [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
 
 

@@ -21,13 +21,21 @@ COMPOSE = """
 import json, sys
 from grpo_exp import paths
 from grpo_exp.settings import load
+from grpo_exp.settings.load_evaluation import load_evaluation
 names = {}
 for words in json.loads(sys.argv[1]):
-    names[" ".join(words)] = load.to_settings(load.compose(words)).name
+    if words[0].startswith("benchmark="):
+        names[" ".join(words)] = load_evaluation(words).benchmark.name
+    else:
+        names[" ".join(words)] = load.to_settings(load.compose(words)).name
 print(json.dumps({"config_dir": str(paths.config_dir()), "package": paths.__file__, "names": names}))
 """
 #: What an option cannot do without, and only a user knows.
-NEEDED = {"dataset=jsonl": ["dataset.path=rows.jsonl"], "model=local": ["model.path=folder"]}
+NEEDED = {
+    "dataset=jsonl": ["dataset.path=rows.jsonl"],
+    "model=local": ["model.path=folder"],
+    "benchmark=jsonl": ["benchmark.path=rows.jsonl"],
+}
 
 
 def run(command: list[str], folder: Path) -> str:
@@ -72,6 +80,7 @@ def test_wheel_holds_configuration_and_no_tests(wheel: Path) -> None:
     expected = {f"grpo_exp/conf/{path.relative_to(CONF)}" for path in files if path.is_relative_to(CONF)}
     expected |= {f"grpo_exp/slurm_templates/{path.name}" for path in files if not path.is_relative_to(CONF)}
     expected |= {f"grpo_exp/conf_sweeps/sweeps/{path.name}" for path in (CHECKOUT / "sweeps").glob("*.yaml")}
+    expected |= {"grpo_exp/reporting/report/page.html.j2"}
     expected |= {f"hydra_plugins/{path.name}" for path in (CHECKOUT / "src" / "hydra_plugins").glob("*.py")}
     assert expected <= names
     assert "hydra_plugins/__init__.py" not in names  # a namespace package: other plugins share it

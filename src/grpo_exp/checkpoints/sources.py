@@ -72,7 +72,8 @@ def _all(directory: RunDirectory, before: ModelSettings) -> dict[int, Source]:
     for checkpoint in CheckpointStore(directory.checkpoints).complete():
         found[checkpoint.step] = Source(checkpoint.step, _saved(checkpoint.path, before))
     result = directory.read_result()
-    if (directory.model / "config.json").is_file() and result is not None:
+    has_model = any((directory.model / name).is_file() for name in ("config.json", "adapter_config.json"))
+    if has_model and result is not None:
         found[result["steps"]] = Source(result["steps"], _saved(directory.model, before))
     return found
 

@@ -31,6 +31,10 @@ GroupT = TypeVar("GroupT", bound=Settings)
 #: What Hydra raises for a fault of the person who typed the command.
 _HYDRA_FAULTS = (CompactHydraException, HydraException, OmegaConfBaseException)
 
+#: Groups in the defaults of `evaluate.yaml`, and those that `train.yaml` does not have.
+_OF_EVALUATE = ("model", "reward", "dataset", "benchmark")
+_ONLY_OF_EVALUATE = ("benchmark",)
+
 #: `train.yaml` takes the folder around `sweeps/` from this variable: it differs between a checkout and a wheel.
 _SWEEPS_VARIABLE = "GRPO_EXP_SWEEPS_PARENT"
 
@@ -82,7 +86,7 @@ def vary(config: DictConfig, overrides: Sequence[Override], *, primary: str = "t
         ConfigLoaderImpl._apply_overrides_to_config(list(overrides), varied)
     except (*_HYDRA_FAULTS, ValueError) as error:
         words = [override.input_line or override.key_or_group for override in overrides]
-        raise explain(error, words, groups(), lambda path: _key_and_siblings(path, words, primary)) from error
+        raise explain(error, words, groups(primary), lambda path: _key_and_siblings(path, words, primary)) from error
     return varied
 
 
@@ -95,7 +99,7 @@ def explained(words: Sequence[str], *, with_switches: bool = False, primary: str
         with_switches: Some words are switches and settings of Hydra's own, which are left to Hydra.
         primary: The file that is composed.
     """
-    options = groups()
+    options = groups(primary)
     own = [w for w in words if "=" in w and not w.startswith("-") and "hydra" not in w] if with_switches else words
     check_words(own, options)
     try:
@@ -112,10 +116,13 @@ def _compose(words: Sequence[str], *, with_hydra: bool = False, primary: str = "
         return hydra_compose(primary, overrides=list(words), return_hydra_config=with_hydra)
 
 
-def groups() -> dict[str, list[str]]:
+def groups(primary: str = "train") -> dict[str, list[str]]:
     """Return all config groups, `sweeps` included, each with its options."""
     sweeps = paths.sweeps_parent() / "sweeps"
-    return {**list_groups(paths.config_dir()), "sweeps": sorted(file.stem for file in sweeps.glob("*.yaml"))}
+    found = {**list_groups(paths.config_dir()), "sweeps": sorted(file.stem for file in sweeps.glob("*.yaml"))}
+    if primary == "evaluate":
+        return {group: found[group] for group in _OF_EVALUATE}
+    return {group: options for group, options in found.items() if group not in _ONLY_OF_EVALUATE}
 
 
 def load_group(group: str, model: type[GroupT], overrides: Sequence[str]) -> GroupT:
@@ -221,7 +228,7 @@ def _key_and_siblings(path: str, words: Sequence[str], primary: str = "train") -
 
     Where all of a path exists, its own last name is among them.
     """
-    options = list_groups(paths.config_dir())
+    options = groups(primary)
     choices = [word for word in words if word.partition("=")[0] in options and "," not in word]
     node: Any = _compose(choices, primary=primary)
     seen: list[str] = []

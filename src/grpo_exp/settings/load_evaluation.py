@@ -27,7 +27,7 @@ def load_evaluation(words: Sequence[str], *, run: Mapping[str, Any] | None = Non
     Raises:
         ConfigError: One message per fault, all at once.
     """
-    options = load.groups()
+    options = load.groups(_PRIMARY)
     chosen = [word for word in words if word.partition("=")[0] in options]
     config = load.compose(chosen, primary=_PRIMARY)
     taken = {word.partition("=")[0] for word in chosen}

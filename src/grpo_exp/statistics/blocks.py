@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from scipy import stats
@@ -36,8 +37,13 @@ class Contrast:
 
     def interval(self, *, confidence: float = 0.95) -> Interval:
         """Return the interval of the difference alone, without regard to other comparisons."""
-        half_width = float(stats.t.ppf(0.5 + confidence / 2, self.degrees)) * self.standard_error
+        half_width = _quantile(confidence, self.degrees) * self.standard_error
         return Interval(self.difference - half_width, self.difference + half_width)
+
+
+@lru_cache(maxsize=4096)  # a sweep of a thousand runs has tens of thousands of pairs, and few degrees of freedom
+def _quantile(confidence: float, degrees: float) -> float:
+    return float(stats.t.ppf(0.5 + confidence / 2, degrees))
 
 
 class BlockDesign:

@@ -56,6 +56,7 @@ def test_a_benchmark_says_how_many_samples_it_needs() -> None:
         ("num_sample=3", "num_samples"),
         ("benchmark=jsonl", "benchmark.path=FILE.jsonl"),
         ("temperature=0", "temperature"),
+        ("algorithm=dapo", "algorithm: there is no such setting"),
     ],
 )
 def test_faults_name_the_fix(word: str, told: str) -> None:

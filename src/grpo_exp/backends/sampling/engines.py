@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +43,9 @@ def build_engine(
     Raises:
         ConfigError: The model cannot be loaded, or its context is shorter than the completions.
     """
+    gc.collect()  # the engine of an earlier checkpoint, whose memory this one needs
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
     if choose_engine(settings) == "vllm":
         from grpo_exp.backends.sampling.vllm_engine import build_vllm_engine
 

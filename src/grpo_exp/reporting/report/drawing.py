@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -44,23 +45,31 @@ def draw(
         size: Width and height in inches, without what stands below.
         legend_below: Lines of a legend below the axes, where it would cover what is drawn; 0 is none.
     """
-    figure = Figure(figsize=(size[0], size[1] + _LEGEND_LINE * legend_below), dpi=DOTS_PER_INCH, layout="constrained")
+    # Text stays text: smaller, and it can be searched; a dollar sign in a setting is no formula. The salt makes ids the
+    # same each time.
+    style: Any = {"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif", "text.parse_math": False}
+    with mpl.rc_context(style):
+        svg, png = _drawn(paint, title, size=(size[0], size[1] + _LEGEND_LINE * legend_below), legend=legend_below > 0)
+    return Picture(name, _inline(svg, name), png, alt, caption)
+
+
+def _drawn(paint: Callable[[Axes], None], title: str, *, size: tuple[float, float], legend: bool) -> tuple[str, bytes]:
+    """Return the figure as SVG and as PNG."""
+    figure = Figure(figsize=size, dpi=DOTS_PER_INCH, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.set_title(title, fontsize=10, loc="left")
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     paint(axes)
-    if legend_below:
+    if legend:
         figure.legend(loc="outside lower left", fontsize=7, frameon=False)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # laid out once; otherwise each file would do it again
     svg, png = io.StringIO(), io.BytesIO()
-    # Text stays text: smaller, and it can be searched. The salt makes ids the same each time.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif"}):
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
     figure.savefig(png, format="png")
-    return Picture(name, _inline(svg.getvalue(), name), png.getvalue(), alt, caption)
+    return svg.getvalue(), png.getvalue()
 
 
 def _inline(svg: str, name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from grpo_exp.reporting import plots
 from grpo_exp.reporting.plots import Curve
 from grpo_exp.rundir import RunDirectory, read_events
 from grpo_exp.tracking.metrics_log import MetricsRecord, last_per_step, read_metrics
@@ -71,8 +72,8 @@ class RunData:
 
 def read_run(directory: RunDirectory, settings: Mapping[str, Any], *, state: str, reason: str | None = None) -> RunData:
     """Read a run as far as it came; one that was never started has no curves."""
-    records = last_per_step(read_metrics(directory.metrics)) if directory.metrics.is_file() else []
-    curves = _curves(records)
+    records = read_metrics(directory.metrics) if directory.metrics.is_file() else []
+    curves = to_curves(records)
     steps = max((record["step"] for record in records), default=0)
     result = directory.read_result()
     return RunData(
@@ -91,17 +92,38 @@ def read_run(directory: RunDirectory, settings: Mapping[str, Any], *, state: str
     )
 
 
-def _curves(records: Sequence[MetricsRecord]) -> dict[str, Curve]:
-    columns: dict[str, tuple[list[int], list[float]]] = {}
+def to_curves(records: Sequence[MetricsRecord]) -> dict[str, Curve]:
+    """Return steps and values by metric; of a step that was repeated, what was measured last.
+
+    Records with the same names are taken together: nearly all of a run are such, and there are hundreds of thousands of
+    them in a sweep.
+    """
+    alike: dict[tuple[str, ...], list[MetricsRecord]] = {}
     for record in records:
-        step = record["step"]
-        for name, value in record["metrics"].items():
-            column = columns.get(name)
-            if column is None:
-                column = columns[name] = ([], [])
-            column[0].append(step)
-            column[1].append(value)
-    return {name: (np.array(steps), np.array(values)) for name, (steps, values) in columns.items()}
+        alike.setdefault(tuple(record["metrics"]), []).append(record)
+    parts: dict[str, list[Curve]] = {}
+    for names, members in alike.items():
+        steps = np.array([record["step"] for record in members])
+        values = np.array([list(record["metrics"].values()) for record in members], dtype=float)
+        for column, name in enumerate(names):
+            parts.setdefault(name, []).append((steps, values[:, column]))
+    if any(np.any(np.diff(steps) <= 0) for found in parts.values() for steps, _ in found):
+        return _repeated(records)
+    return {name: found[0] if len(found) == 1 else _joined(found) for name, found in parts.items()}
+
+
+def _joined(parts: Sequence[Curve]) -> Curve:
+    """Return the parts of a curve by step; they share no step but for what a run measures twice at its end."""
+    steps = np.concatenate([steps for steps, _ in parts])
+    values = np.concatenate([values for _, values in parts])
+    order = np.argsort(steps, kind="stable")
+    is_last = np.append(np.diff(steps[order]) > 0, True)
+    return steps[order][is_last], values[order][is_last]
+
+
+def _repeated(records: Sequence[MetricsRecord]) -> dict[str, Curve]:
+    """Return the curves of a run that went back to an earlier step."""
+    return plots.to_curves(last_per_step(records))
 
 
 def thin(curve: Curve, last_step: int, *, max_points: int = MAX_POINTS) -> Curve:

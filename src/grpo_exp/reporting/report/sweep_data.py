@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from grpo_exp.reporting.report.run_data import RunData, read_run
 from grpo_exp.sweeps.manifest import SweepDirectory
 from grpo_exp.sweeps.states import PointStatus
 from grpo_exp.sweeps.summary import axis_values
+
+_MOST_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ def read_sweep(sweep: SweepDirectory, statuses: Sequence[PointStatus]) -> SweepD
         runs = tuple(
             read_run(sweep.run(s.entry), settings[s.entry.index], state=s.state, reason=s.reason) for s in members
         )
-        values = axis_values(members[0], keys, settings[members[0].entry.index])
+        found = axis_values(members[0], keys, settings[members[0].entry.index])
+        values = {key: json.dumps(value) if isinstance(value, list | dict) else value for key, value in found.items()}
         points.append(SweepPoint(index, point_id, values, runs, tuple(s.entry.seed for s in members)))
     seeds = tuple(sorted({s.entry.seed for s in statuses}))
     return SweepData(sweep, statuses, tuple(points), find_axes(points), seeds)
@@ -116,5 +120,6 @@ def _levels(points: Sequence[SweepPoint], keys: Sequence[str]) -> tuple[tuple[An
 
 
 def shown(value: Any) -> str:
-    """Write the value of a setting as short as it stays itself."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """Write the value of a setting as short as it stays itself, and no longer than a legend has room for."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"

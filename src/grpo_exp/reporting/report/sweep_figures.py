@@ -54,13 +54,12 @@ def _axis_picture(number: int, axis: SweptAxis, data: SweepData, analysis: Analy
 
     def paint(axes: Axes) -> None:
         members = [[p.index for p in data.points if axis.level_of(p.values) == level] for level in axis.levels]
-        means = np.array([_mean(table[rows]) for rows in members])
-        for column, seed in enumerate(data.seeds):
+        # Of the points' means: a point that lost a run counts as much as the others.
+        means = np.array([_mean(np.array([_mean(table[row]) for row in rows])) for rows in members])
+        for column in range(len(data.seeds)):
             of_seed = np.array([_mean(table[rows, column]) for rows in members])
             label = "single seeds" if column == 0 else None
-            axes.plot(
-                of_seed, "o-", color=COLORS[6], alpha=0.45, linewidth=0.9, markersize=3, label=label, gid=f"s{seed}"
-            )
+            axes.plot(of_seed, "o-", color=COLORS[6], alpha=0.45, linewidth=0.9, markersize=3, label=label)
         axes.plot(means, "o-", color=COLORS[0], linewidth=2, markersize=6, label="mean")
         labels = [" & ".join(map(shown, level)) for level in axis.levels]
         axes.set_xticks(range(len(labels)), labels, fontsize=8)
@@ -85,7 +84,7 @@ def _heat_map(number: int, down: SweptAxis, across: SweptAxis, data: SweepData, 
     for row, column in np.ndindex(means.shape):
         wanted = (down.levels[row], across.levels[column])
         inside = [p.index for p in data.points if (down.level_of(p.values), across.level_of(p.values)) == wanted]
-        means[row, column] = _mean(table[inside])
+        means[row, column] = _mean(np.array([_mean(table[point]) for point in inside]))
 
     def paint(axes: Axes) -> None:
         axes.grid(visible=False)
@@ -106,6 +105,7 @@ def _heat_map(number: int, down: SweptAxis, across: SweptAxis, data: SweepData, 
 
 
 def _mean(values: np.ndarray) -> float:
+    """Return the mean of what is known, NaN of nothing."""
     return float("nan") if np.isnan(values).all() else float(np.nanmean(values))
 
 
