@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from integration.command import QUICK_MODEL, only_run, read_lines, run_command
+from integration.command import only_run, read_lines, run_command
 
 pytestmark = pytest.mark.vllm
 
 STEPS = 3
 WORDS = (
-    "experiment=vllm_cpu", *QUICK_MODEL, f"trainer.max_steps={STEPS}", "trainer.prompts_per_step=4",
-    "dataset.train_size=64", "dataset.eval_size=8", "trainer.eval_before=false", "launch=inline",
-    "model.architecture.num_attention_heads=2",
+    "experiment=vllm_cpu", "model.priming.steps=30", "model.priming.batch_size=32", f"trainer.max_steps={STEPS}",
+    "trainer.prompts_per_step=8", "dataset.train_size=64", "dataset.eval_size=8", "trainer.eval_before=false",
+    "launch=inline",
 )  # fmt: skip
 LOGPS = "train/sampling/sampling_logp_difference/mean"
 RATIO = "train/sampling/importance_sampling_ratio/mean"
@@ -88,8 +88,9 @@ def test_both_compute_in_one_type_and_the_engine_holds_what_it_must(train: Train
 @pytest.mark.parametrize("words", [(), ("launch.mixed_precision=bf16",)], ids=["float32", "bfloat16"])
 def test_new_weights_are_in_the_engine_after_each_step(words: tuple[str, ...], train: Train) -> None:
     """One hand-over for each step. The first one changes nothing in float32: the engine has loaded the same policy."""
-    syncs = train(*words).syncs
+    syncs, steps = train(*words).syncs, train(*words).metrics
     assert len(syncs) == STEPS
+    assert all(step["train/grad_norm"] > 0 for step in steps)  # each step has changed the policy
     # bfloat16 keeps 8 bits: a weight between 1 and 2 is rounded by 2^-8 at most, a smaller one by less.
     assert max(sync["difference"] for sync in syncs) <= (2**-8 if words else 0)
     assert {sync["num_weights"] for sync in syncs} == {1 + 1 + 2 * 4}  # embedding, last norm, four in each layer

@@ -30,9 +30,13 @@ def write(**fields: Any) -> None:
 
 
 def engine_weights(generation: VLLMGeneration) -> dict[str, Any]:
-    """Return the engine's weights that the trainer has under the same name."""
-    model = generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
-    return {name: weight for name, weight in model.named_parameters() if name.endswith(_SHARED)}
+    """Return the engine's weights that the trainer has under the same name; vLLM fills up the rows of embeddings."""
+    model, own = (
+        generation.llm.llm_engine.model_executor.driver_worker.model_runner.model,
+        generation.model.state_dict(),
+    )
+    shared = {name: weight for name, weight in model.named_parameters() if name.endswith(_SHARED)}
+    return {name: weight[: own[name].shape[0]] for name, weight in shared.items()}
 
 
 def digest(weights: dict[str, Any]) -> str:
