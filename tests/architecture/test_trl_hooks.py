@@ -183,6 +183,8 @@ def test_engine_is_built_in_one_call_with_a_seed() -> None:
     assert len(calls) == 1, "VLLMGeneration._init_vllm builds its engine in another way"
     seeds = [ast.unparse(keyword.value) for keyword in calls[0].keywords if keyword.arg == "seed"]
     assert seeds == ["accelerator.process_index // self.tensor_parallel_size"]
+    # `vllm_engine.adapted_engine` adds these, and must not contradict TRL.
+    assert not {"dtype", "enforce_eager"} & {keyword.arg for keyword in calls[0].keywords}
 
 
 def test_sampling_is_seeded_by_seed_and_rank(trainer_class: type) -> None:

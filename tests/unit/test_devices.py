@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(devices, "_DRIVER", driver)
         monkeypatch.setattr(devices, "_NODES", dev)
         monkeypatch.setattr(devices.shutil, "which", lambda name: "/usr/bin/nvidia-smi" if tool else None)
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # whatever a test sets is taken back
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
 
@@ -51,6 +53,30 @@ def test_four_gpus_of_which_some_are_visible(machine, visible: str | None, count
     assert devices.count_visible_gpus() == count
     assert devices.gpu_is_visible() == (count > 0)
     assert devices.uses_cpu("auto") == (count == 0)
+
+
+def test_visible_gpus_are_named_as_cuda_names_them(machine) -> None:
+    machine(gpus=4)
+    assert devices.list_visible_gpus() == ["0", "1", "2", "3"]
+    machine_names = {"2,3": ["2", "3"], " 0, 3 ": ["0", "3"], "0,-1,1": ["0"], "": [], "GPU-8932f937": ["GPU-8932f937"]}
+    for visible, names in machine_names.items():
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible  # taken back by the fixture
+        assert devices.list_visible_gpus() == names
+
+
+def test_gpus_of_a_driver_that_lists_nothing_are_known_where_they_are_named(machine) -> None:
+    machine(tool=True)
+    assert devices.list_visible_gpus() is None
+    os.environ["CUDA_VISIBLE_DEVICES"] = "4,5"
+    assert devices.list_visible_gpus() == ["4", "5"]
+
+
+def test_last_gpus_go_to_the_second_program() -> None:
+    assert devices.split_gpus(["3", "5", "GPU-a"], 1) == ("3,5", "GPU-a")
+    assert devices.split_gpus(["3", "5", "GPU-a"], 2) == ("3", "5,GPU-a")
+    for count in (0, 3, 4):
+        with pytest.raises(ValueError, match="of 3 GPUs"):
+            devices.split_gpus(["3", "5", "GPU-a"], count)
 
 
 def test_container_sees_its_own_device_files_only(machine) -> None:

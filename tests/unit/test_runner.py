@@ -83,7 +83,8 @@ class Workers:
 
     ends_after = 1000
 
-    def __init__(self, settings: object, directory: RunDirectory) -> None:
+    def __init__(self, settings: object, directory: RunDirectory, *, gpus: str | None = None) -> None:
+        assert gpus is None  # no server takes any
         self.asked = 0
         self.directory = directory
         Workers.latest = self

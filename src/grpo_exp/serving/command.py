@@ -63,6 +63,8 @@ def build_serve_command(
     words += ["--model-impl", vllm.model_impl, "--seed", str(server_seed(settings))]
     if vllm.max_model_length is not None:
         words += ["--max-model-len", str(vllm.max_model_length)]
+    if vllm.enforce_eager:
+        words.append("--enforce-eager")
     words += _of_the_model(settings)
     if package is not None and package.is_at_least(*_SCALE_OUT):
         words.append("--enable-scale-out")

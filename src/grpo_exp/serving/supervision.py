@@ -114,7 +114,7 @@ def _until_over(
         return why_over() or (None if process.poll() is None else _how_it_ended(process))
 
     address = "127.0.0.1" if service.host == _EVERYWHERE else service.host
-    try:
+    with contextlib.suppress(ServerWaitEndedError):  # why is asked again below, as for what ends it later
         wait_for_server(
             f"http://{address}:{port}",
             wanted_of(service.settings),
@@ -127,8 +127,6 @@ def _until_over(
         tell(f"ready at http://{service.told_host}:{port}")
         while process.poll() is None and why_over() is None:
             time.sleep(_POLL_SECONDS)
-    except ServerWaitEndedError as error:
-        tell(str(error))
     reason = why_over()
     if process.poll() is not None and reason is None:
         raise RunError(_how_it_ended(process))

@@ -126,7 +126,46 @@ def test_generation_with_vllm_gets_its_fields(tmp_path: Path) -> None:
     assert found.vllm_importance_sampling_mode == "token_truncate"
     server = build(tmp_path, "vllm=server", "vllm.server_port=8123", "vllm.group_port=51300")
     assert (server.vllm_mode, server.vllm_server_port, server.vllm_group_port) == ("server", 8123, 51300)
+    assert (server.vllm_server_host, server.vllm_server_timeout) == ("127.0.0.1", 1800.0)
     assert build(tmp_path).use_vllm is False
+
+
+def test_every_field_of_vllm_in_trl_has_a_setting_that_reaches_it(tmp_path: Path) -> None:
+    """None is left to TRL's defaults, which drift, or to trainer.extra, where nobody checks it."""
+    both = {
+        "vllm.importance_sampling_correction=false": ("vllm_importance_sampling_correction", False),
+        "vllm.importance_sampling_mode=token_mask": ("vllm_importance_sampling_mode", "token_mask"),
+        "vllm.importance_sampling_clip_max=2": ("vllm_importance_sampling_clip_max", 2.0),
+        "vllm.importance_sampling_clip_min=0.5": ("vllm_importance_sampling_clip_min", 0.5),
+        "vllm.model_impl=transformers": ("vllm_model_impl", "transformers"),
+        "vllm.structured_outputs_regex=a+": ("vllm_structured_outputs_regex", "a+"),
+    }
+    of_mode = {
+        "colocate": {
+            "vllm.gpu_memory_utilization=0.5": ("vllm_gpu_memory_utilization", 0.5),
+            "vllm.tensor_parallel_size=2": ("vllm_tensor_parallel_size", 2),
+            "vllm.max_model_length=300": ("vllm_max_model_length", 300),
+            "vllm.enable_sleep_mode=true": ("vllm_enable_sleep_mode", True),
+        },
+        "server": {
+            "vllm.server_host=n3": ("vllm_server_host", "n3"),
+            "vllm.server_port=21": ("vllm_server_port", 21),
+            "vllm.server_base_url=http://x": ("vllm_server_base_url", "http://x"),
+            "vllm.group_port=22": ("vllm_group_port", 22),
+            "vllm.server_timeout_seconds=7": ("vllm_server_timeout", 7.0),
+        },
+    }
+    reached = {"vllm_mode"}
+    for mode, own in of_mode.items():
+        words = {**both, **own}
+        found = build(tmp_path, f"vllm={mode}", *words)
+        for field, value in words.values():
+            assert getattr(found, field) == value, field
+            reached.add(field)
+    deprecated = {"vllm_importance_sampling_cap"}  # an old name of clip_max
+    fields = {name for name in type(found).__dataclass_fields__ if name.startswith("vllm_")}
+    assert fields == reached | deprecated
+    assert fields <= OWNED.keys()
 
 
 @pytest.mark.filterwarnings(RENAMED)

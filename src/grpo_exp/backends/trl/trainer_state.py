@@ -6,8 +6,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, cast
 
+from transformers import Trainer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
+
+#: transformers 5.24 tells speeds from the step that it began with; 5.17, which vLLM wants, has nothing like it.
+_REMEMBERS_FIRST_STEP = "_initial_global_step" in Trainer._inner_training_loop.__code__.co_names
 
 
 def read_state(trainer: GRPOTrainer) -> dict[str, Any]:
@@ -25,7 +29,7 @@ def read_state(trainer: GRPOTrainer) -> dict[str, Any]:
         "loss": internal._tr_loss,
         "total_loss": internal._total_loss_scalar,
         "last_logged_step": internal._globalstep_last_logged,
-        "first_step": internal._initial_global_step,
+        **({"first_step": internal._initial_global_step} if _REMEMBERS_FIRST_STEP else {}),
     }
 
 
@@ -41,7 +45,8 @@ def put_state(trainer: GRPOTrainer, state: Mapping[str, Any]) -> None:
     internal._tr_loss.copy_(state["loss"])
     internal._total_loss_scalar = state["total_loss"]
     internal._globalstep_last_logged = state["last_logged_step"]
-    internal._initial_global_step = state["first_step"]
+    if _REMEMBERS_FIRST_STEP and "first_step" in state:
+        internal._initial_global_step = state["first_step"]
 
 
 def _goes_on_with_its_batch(trainer: GRPOTrainer) -> bool:

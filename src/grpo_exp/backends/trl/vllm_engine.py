@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -81,7 +81,7 @@ def _text(tokenizer: PreTrainedTokenizerBase, row: PromptRow) -> str:
 def adapted_engine(settings: RunSettings) -> Iterator[None]:
     """Let a vLLM engine that TRL starts inside compute in the trainer's type, and take new weights on a CPU, too.
 
-    TRL has no argument for either, so the class is replaced for as long as the trainer is built.
+    TRL has no argument for these, so the class is replaced for as long as the trainer is built.
     """
     package = find_vllm()
     module = cast(Any, vllm_generation)  # has the class only where vLLM is installed
@@ -89,12 +89,11 @@ def adapted_engine(settings: RunSettings) -> Iterator[None]:
         yield
         return
     engine = module.LLM
+    own = {"dtype": engine_dtype(settings), "enforce_eager": settings.vllm.enforce_eager}
 
     def build(*args: Any, **kwargs: Any) -> Any:
-        if package.is_for_cpu:
-            with plain_linear_layers():
-                return engine(*args, **{**kwargs, "dtype": engine_dtype(settings)})
-        return engine(*args, **{**kwargs, "dtype": engine_dtype(settings)})
+        with plain_linear_layers() if package.is_for_cpu else nullcontext():
+            return engine(*args, **{**kwargs, **own})
 
     module.LLM = build
     try:
