@@ -93,7 +93,7 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: SilentObser
     _check_world(settings, use_cpu=use_cpu)
     observer.on_devices(torch_facts(use_cpu=use_cpu))
     plan = solve_batch(settings)
-    data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
+    data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward, model=settings.model)
     if settings.model.opens_reasoning:
         data = mark_prefilled(data)
     observer.on_data(data)

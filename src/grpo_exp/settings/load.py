@@ -24,6 +24,7 @@ from grpo_exp.errors import ConfigError
 from grpo_exp.settings.base import Settings
 from grpo_exp.settings.command_words import check_words, explain, list_groups
 from grpo_exp.settings.completion import complete
+from grpo_exp.settings.dataset import DatasetSettings
 from grpo_exp.settings.faults import all_faults, describe_faults
 from grpo_exp.settings.model import HubModel, LocalModel, ModelSettings, PretrainedModel
 from grpo_exp.settings.run import RESUME_WORDS, RunSettings
@@ -251,9 +252,7 @@ def absolute_paths(settings: RunSettings, base: Path) -> RunSettings:
     changes: dict[str, Any] = {"output_dir": absolute(settings.output_dir)}
     if settings.resume not in RESUME_WORDS:
         changes["resume"] = absolute(settings.resume)
-    if settings.dataset.kind == "jsonl":
-        files = {"path": absolute(settings.dataset.path), "eval_path": absolute(settings.dataset.eval_path)}
-        changes["dataset"] = settings.dataset.model_copy(update=files)
+    changes["dataset"] = _absolute_dataset(settings.dataset, base, absolute)
     changes["model"] = _absolute_model(settings.model, base, absolute)
     changes["tracker"] = _absolute_tracker(settings.tracker, base, absolute)
     return settings.model_copy(update=changes)
@@ -267,6 +266,20 @@ def _absolute_model(settings: ModelSettings, base: Path, absolute: Callable[[str
         folder = base / Path(settings.path).expanduser()
         if folder.exists():  # otherwise it is a hub id
             changes["path"] = str(folder.resolve())
+    return settings.model_copy(update=changes)
+
+
+def _absolute_dataset(
+    settings: DatasetSettings, base: Path, absolute: Callable[[str | None], str | None]
+) -> DatasetSettings:
+    """Return data set settings that mean the same from every folder; an id of the hub stays what it is."""
+    rates = settings.pass_rates.model_copy(update={"path": absolute(settings.pass_rates.path)})
+    changes: dict[str, Any] = {"pass_rates": rates, "exclude": tuple(map(absolute, settings.exclude))}
+    if settings.kind in {"jsonl", "hub", "countdown"}:
+        for name in ("path",) if settings.kind == "countdown" else ("path", "eval_path"):
+            text = getattr(settings, name)
+            is_local = settings.kind == "jsonl" or (text is not None and (base / Path(text).expanduser()).exists())
+            changes[name] = absolute(text) if is_local else text
     return settings.model_copy(update=changes)
 
 
