@@ -13,6 +13,7 @@ from grpo_exp.data.jsonl import load_jsonl
 from grpo_exp.errors import ConfigError
 from grpo_exp.preflight.folders import why_not_writable
 from grpo_exp.settings import load
+from grpo_exp.settings.absolute_paths import absolute_paths
 from grpo_exp.settings.dataset import DatasetSettings
 from grpo_exp.settings.run import RunSettings
 
@@ -42,7 +43,7 @@ def build_request(config: DictConfig, overrides: Sequence[str]) -> RunRequest:
     """
     values = load.resolve(config)
     try:
-        settings = load.absolute_paths(load.validate(values), Path.cwd())
+        settings = absolute_paths(load.validate(values), Path.cwd())
     except ConfigError as error:
         others = [*_output_faults(values.get("output_dir")), *_data_faults(values.get("dataset"))]
         raise ConfigError([*error.faults, *others]) from error

@@ -56,13 +56,17 @@ def _rows(settings: ReasoningGymDataset, seed: int, split: Split) -> tuple[Promp
     try:
         package = importlib.import_module("reasoning_gym")
         tasks = importlib.import_module("reasoning_gym.factory").DATASETS
-        if settings.task not in tasks:
-            raise DataError(_unknown_task(settings.task, sorted(tasks)))
+    except ImportError as error:
+        raise ConfigError(
+            f"dataset=reasoning_gym: the package is there and cannot be imported ({error}); install it with all "
+            "that it needs: pip install 'grpo-exp[reasoning_gym]'"
+        ) from error
+    if settings.task not in tasks:
+        raise DataError(_unknown_task(settings.task, sorted(tasks)))
+    try:
         number = hash_parts("reasoning_gym", seed, split) % _SEEDS
         made = package.create_dataset(settings.task, seed=number, size=size, **settings.options)
         entries = [made[index] for index in range(size)]
-    except DataError:
-        raise
     except Exception as error:  # a task asserts what its options may be, and raises what it likes
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         raise DataError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_exp.data.columns import check_columns, to_prompt_row, wanted_columns
 from grpo_exp.data.prompts import PromptData
+from grpo_exp.data.row_cache import cache_folder
 from grpo_exp.data.splits import SourceRows, split, without_duplicates
 from grpo_exp.errors import DataError
 from grpo_exp.settings.dataset import HubDataset
@@ -101,12 +102,13 @@ def open_table(setting: str, source: str, config_name: str | None, revision: str
                 raise DataError(
                     f"dataset.{setting}={source}: is no kind of file that can be read; use one of {', '.join(_READERS)}"
                 )
-            return datasets.load_dataset(reader, data_files=str(path), split="train")
+            return datasets.load_dataset(reader, data_files=str(path), split="train", cache_dir=str(cache_folder()))
         if (path / "dataset_info.json").is_file() or (path / "dataset_dict.json").is_file():
             saved: Any = datasets.load_from_disk(str(path))
             return saved if isinstance(saved, datasets.Dataset) else saved[split]
-        where = str(path) if path.is_dir() else source
-        return datasets.load_dataset(where, config_name, revision=None if path.is_dir() else revision, split=split)
+        if path.is_dir():
+            return datasets.load_dataset(str(path), config_name, split=split, cache_dir=str(cache_folder()))
+        return datasets.load_dataset(source, config_name, revision=revision, split=split)
     except DataError:
         raise
     except Exception as error:  # of the network, of the hub, of files: dozens of classes

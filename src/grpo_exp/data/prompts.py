@@ -76,6 +76,13 @@ def mark_prefilled(data: PromptData) -> PromptData:
     return replace(data, train=marked(data.train), evaluation=marked(data.evaluation))
 
 
+def difficulty_of(row: PromptRow) -> float | None:
+    """Return what prompts are ordered by from easy to hard: the data's own number, else 1 minus the pass rate."""
+    if row.difficulty is not None:
+        return row.difficulty
+    return None if row.pass_rate is None else 1 - row.pass_rate
+
+
 def prompt_id(messages: Sequence[Mapping[str, str]]) -> str:
     """Return 16 hex digits over a conversation."""
     return hashlib.sha256(json.dumps([dict(m) for m in messages], sort_keys=True).encode()).hexdigest()[:16]

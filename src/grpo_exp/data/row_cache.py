@@ -14,7 +14,6 @@ from typing import Any
 
 from grpo_exp import paths
 from grpo_exp.data.prompts import PromptData, PromptRow
-from grpo_exp.errors import ConfigError
 
 _PARTS = ("train", "evaluation", "dropped")
 
@@ -27,7 +26,7 @@ def cached_data(key: Mapping[str, Any], build: Callable[[], PromptData]) -> Prom
         build: Makes them.
 
     Raises:
-        ConfigError: What `build` raised.
+        Exception: What `build` raised.
     """
     from datasets import Dataset, Features, Value
     from datasets.exceptions import DatasetGenerationError
@@ -35,16 +34,18 @@ def cached_data(key: Mapping[str, Any], build: Callable[[], PromptData]) -> Prom
 
     fingerprint = Hasher.hash(json.dumps({**key, "code": code_hash()}, sort_keys=True))
     features = Features({"part": Value("string"), "content": Value("string")})
-    folder = paths.cache_dir() / "datasets"
     try:
         rows = Dataset.from_generator(
-            lambda: _to_records(build()), features=features, cache_dir=str(folder), fingerprint=fingerprint
+            lambda: _to_records(build()), features=features, cache_dir=str(cache_folder()), fingerprint=fingerprint
         )
     except DatasetGenerationError as error:
-        if isinstance(error.__cause__, ConfigError):
-            raise error.__cause__ from None
-        raise
+        raise error.__cause__ or error from None  # what `build` raised says more
     return _from_records(rows)
+
+
+def cache_folder() -> Path:
+    """Return where prepared rows are kept, and what `datasets` made of local files."""
+    return paths.cache_dir() / "datasets"
 
 
 def code_hash() -> str:
