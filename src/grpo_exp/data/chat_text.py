@@ -49,19 +49,19 @@ def load_special_tokens(folder: Path) -> dict[str, str]:
     return found
 
 
-def build_renderer(template: str, special_tokens: Mapping[str, str]) -> Render:
+def build_renderer(template: str, variables: Mapping[str, Any]) -> Render:
     """Return what writes a conversation with the opening of the answer behind it.
 
     Args:
         template: Jinja text, as transformers reads it.
-        special_tokens: What templates know as `bos_token` and so on.
+        variables: What the template knows besides: special tokens as `bos_token` and so on, switches of the model's.
     """
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda form: "2026-01-01"  # of a length like any other day's
     compiled = environment.from_string(template)
-    given = {"add_generation_prompt": True, "tools": None, "documents": None, **special_tokens}
+    given = {"add_generation_prompt": True, "tools": None, "documents": None, **variables}
 
     def render(messages: Sequence[Message]) -> str:
         return compiled.render(messages=[dict(message) for message in messages], **given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from jinja2 import TemplateError
 from grpo_exp.data.chat_text import build_renderer, load_chat_template, load_special_tokens
 from grpo_exp.data.prompts import Message
 from grpo_exp.errors import ConfigError
-from grpo_exp.settings.model import ModelSettings
+from grpo_exp.settings.model import ModelSettings, PretrainedModel
 
 #: Files of a model that say how text becomes tokens.
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
@@ -43,8 +44,10 @@ def build_counter(model: ModelSettings) -> TokenCounter:
     """
     if model.kind == "tiny":
         return TokenCounter("tiny", lambda prompts: [_count_tiny(messages) for messages in prompts])
-    assert model.path is not None  # LocalModel refuses a null path
-    return _from_folder(_tokenizer_folder(model.path, model.revision), model.path)
+    if model.kind == "smollm2_bundled":
+        raise _not_countable("smollm2_bundled", "its tokenizer is read by transformers alone")
+    assert model.path is not None  # their validators refuse a null path
+    return _from_folder(_tokenizer_folder(model.path, model.revision), model, model.path)
 
 
 def _count_tiny(messages: Sequence[Message]) -> int:
@@ -66,10 +69,10 @@ def _tokenizer_folder(path: str, revision: str | None) -> Path:
         raise _not_countable(path, f"{type(error).__name__}: {error}".splitlines()[0]) from error
 
 
-def _from_folder(folder: Path, name: str) -> TokenCounter:
+def _from_folder(folder: Path, model: PretrainedModel, name: str) -> TokenCounter:
     from tokenizers import Tokenizer
 
-    file, template = folder / "tokenizer.json", load_chat_template(folder)
+    file, template = folder / "tokenizer.json", _template_of(folder, model, name)
     if not file.is_file():
         raise _not_countable(name, "it has no tokenizer.json")
     if template is None:
@@ -78,20 +81,35 @@ def _from_folder(folder: Path, name: str) -> TokenCounter:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # what the library raises for a broken file
         raise _not_countable(name, f"its tokenizer.json cannot be read: {error}") from error
-    render = build_renderer(template, load_special_tokens(folder))
+    render = build_renderer(template, {**load_special_tokens(folder), **model.chat_template_kwargs})
+    prefill = model.reasoning_prefill or ""
 
     def count(prompts: Sequence[Sequence[Message]]) -> list[int]:
         counts: list[int] = []
         for start in range(0, len(prompts), _BATCH):
             try:
-                texts = [render(messages) for messages in prompts[start : start + _BATCH]]
+                texts = [_prefilled(render(messages), prefill) for messages in prompts[start : start + _BATCH]]
             except TemplateError as error:
                 raise _not_countable(name, f"its chat template refuses a prompt: {error}") from error
             counts += [len(found.ids) for found in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         return counts
 
-    digest = hashlib.sha256(file.read_bytes() + template.encode()).hexdigest()
-    return TokenCounter(digest, count)
+    fixed = json.dumps([template, model.chat_template_kwargs, prefill], sort_keys=True)
+    return TokenCounter(hashlib.sha256(file.read_bytes() + fixed.encode()).hexdigest(), count)
+
+
+def _template_of(folder: Path, model: PretrainedModel, name: str) -> str | None:
+    if model.chat_template is None:
+        return load_chat_template(folder)
+    try:
+        return Path(model.chat_template).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _not_countable(name, f"model.chat_template={model.chat_template} cannot be read: {error}") from error
+
+
+def _prefilled(text: str, prefill: str) -> str:
+    """Open the answer as the run does: where the template does not do it already."""
+    return text if not prefill or text.rstrip().endswith(prefill.strip()) else text + prefill
 
 
 def _not_countable(name: str, why: str) -> ConfigError:

@@ -15,6 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from grpo_exp.data.prompt_tokens import build_counter
 from grpo_exp.data.prompts import Message
 from grpo_exp.errors import ConfigError
+from grpo_exp.models.chat_template import set_template
 from grpo_exp.models.tokenizer import build_tokenizer
 from grpo_exp.settings.model import LocalModel, TinyModel
 
@@ -73,6 +74,27 @@ def test_folder_of_a_model_gives_the_counts_of_transformers(name: str, tmp_path:
     counter = build_counter(LocalModel(kind="local", path=str(folder)))
     assert counter.count(CONVERSATIONS) == expected
     assert min(expected) > 10  # the special tokens are one each, and something was counted
+
+
+def test_template_of_the_settings_its_variables_and_the_opening_of_the_reasoning_count(tmp_path: Path) -> None:
+    """As the run's own tokenizer has them: a file, a switch that adds a word, and `<think>` behind the prompt."""
+    folder = save_tokenizer(tmp_path / "model", TEMPLATES["loops"])
+    (tmp_path / "other.jinja").write_text(
+        TEMPLATES["chatml"] + "{%- if enable_thinking is false %}{{- 'briefly' }}{% endif %}"
+    )
+    settings = LocalModel.model_validate(
+        {"kind": "local", "path": str(folder), "chat_template": str(tmp_path / "other.jinja"),
+         "chat_template_kwargs": {"enable_thinking": False}, "reasoning_prefill": "<think>\n"}
+    )  # fmt: skip
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    set_template(tokenizer, settings, name="model")
+    expected = [
+        len(tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"])
+        for messages in CONVERSATIONS
+    ]
+    assert build_counter(settings).count(CONVERSATIONS) == expected
+    plain = build_counter(LocalModel(kind="local", path=str(folder))).count(CONVERSATIONS)
+    assert plain != expected
 
 
 def test_template_inside_the_old_file_is_found(tmp_path: Path) -> None:
