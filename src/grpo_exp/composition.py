@@ -35,8 +35,13 @@ class RunRequest:
     """The words of the command, for the record, where it is not `python -m grpo_exp.train` with these overrides."""
 
 
-def build_request(config: DictConfig, overrides: Sequence[str]) -> RunRequest:
+def build_request(config: DictConfig, overrides: Sequence[str], *, command: Sequence[str] | None = None) -> RunRequest:
     """Check the values of a composed configuration.
+
+    Args:
+        config: What was composed.
+        overrides: The words after the command.
+        command: The words of the command, as in `RunRequest`.
 
     Raises:
         ConfigError: All faults at once: of the values, and of the data file where its own settings are right.
@@ -47,7 +52,7 @@ def build_request(config: DictConfig, overrides: Sequence[str]) -> RunRequest:
     except ConfigError as error:
         others = [*_output_faults(values.get("output_dir")), *_data_faults(values.get("dataset"))]
         raise ConfigError([*error.faults, *others]) from error
-    return RunRequest(settings, overrides, load.to_yaml(settings.model_dump(mode="json")))
+    return RunRequest(settings, overrides, load.to_yaml(settings.model_dump(mode="json")), command)
 
 
 def _output_faults(output_dir: Any) -> Sequence[str]:

@@ -24,6 +24,13 @@ from grpo_exp.settings.run import RunSettings
 
 def notes(settings: RunSettings, data: PromptData) -> list[str]:
     """Return one line for each: the value, why, and what to do."""
+    if settings.sft is not None:  # nothing is generated, rewarded or clipped
+        return [
+            *_optimizer_notes(settings),
+            *model_notes(settings),
+            *_launch_notes(settings),
+            *dataset_notes(settings, data),
+        ]
     return [
         *algorithm_notes(settings),
         *sampling_notes(settings),

@@ -28,9 +28,10 @@ def absolute_paths(settings: RunSettings, base: Path) -> RunSettings:
 
 
 def _absolute_model(settings: ModelSettings, base: Path, absolute: Callable[[str | None], str | None]) -> ModelSettings:
-    if not isinstance(settings, PretrainedModel):
-        return settings
-    changes: dict[str, Any] = {"chat_template": absolute(settings.chat_template)}
+    primed = settings.prime_from if settings.prime_from == "sft" else absolute(settings.prime_from)
+    changes: dict[str, Any] = {"prime_from": primed}
+    if isinstance(settings, PretrainedModel):
+        changes["chat_template"] = absolute(settings.chat_template)
     if isinstance(settings, LocalModel | HubModel) and settings.path is not None:
         folder = base / Path(settings.path).expanduser()
         if folder.exists():  # otherwise it is a hub id

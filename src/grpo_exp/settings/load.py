@@ -40,14 +40,14 @@ def announce_sweeps() -> None:
     os.environ[_SWEEPS_VARIABLE] = str(paths.sweeps_parent())
 
 
-def compose(words: Sequence[str]) -> DictConfig:
-    """Compose `train.yaml` with `key=value` words as typed after the command.
+def compose(words: Sequence[str], *, primary: str = "train") -> DictConfig:
+    """Compose `train.yaml`, or another file at the top of `conf/`, with `key=value` words as typed after the command.
 
     Raises:
         ConfigError: Options, keys or spellings are wrong.
     """
-    with explained(words):
-        return _compose(words)
+    with explained(words, primary=primary):
+        return _compose(words, primary=primary)
 
 
 def compose_one(words: Sequence[str]) -> DictConfig | None:
@@ -86,12 +86,13 @@ def vary(config: DictConfig, overrides: Sequence[Override]) -> DictConfig:
 
 
 @contextlib.contextmanager
-def explained(words: Sequence[str], *, with_switches: bool = False) -> Iterator[None]:
+def explained(words: Sequence[str], *, with_switches: bool = False, primary: str = "train") -> Iterator[None]:
     """Check the words, and turn what Hydra raises inside into a ConfigError.
 
     Args:
         words: As typed after the command.
         with_switches: Some words are switches and settings of Hydra's own, which are left to Hydra.
+        primary: The file that is composed.
     """
     options = groups()
     own = [w for w in words if "=" in w and not w.startswith("-") and "hydra" not in w] if with_switches else words
@@ -101,13 +102,13 @@ def explained(words: Sequence[str], *, with_switches: bool = False) -> Iterator[
     except ConfigError:
         raise
     except (*_HYDRA_FAULTS, OSError, ValueError) as error:
-        raise explain(error, words, options, lambda path: _key_and_siblings(path, words)) from error
+        raise explain(error, words, options, lambda path: _key_and_siblings(path, words, primary)) from error
 
 
-def _compose(words: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
+def _compose(words: Sequence[str], *, with_hydra: bool = False, primary: str = "train") -> DictConfig:
     announce_sweeps()
     with initialize_config_dir(config_dir=str(paths.config_dir()), version_base="1.3"):
-        return hydra_compose("train", overrides=list(words), return_hydra_config=with_hydra)
+        return hydra_compose(primary, overrides=list(words), return_hydra_config=with_hydra)
 
 
 def groups() -> dict[str, list[str]]:
@@ -214,14 +215,14 @@ def _raw_value(container: Any, path: str) -> Any:
 # ------------------------------------------------------------------------------------------ names that exist
 
 
-def _key_and_siblings(path: str, words: Sequence[str]) -> tuple[str, list[str]]:
+def _key_and_siblings(path: str, words: Sequence[str], primary: str = "train") -> tuple[str, list[str]]:
     """Return the deepest part of `path` that does not exist, and the names that do exist beside it.
 
     Where all of a path exists, its own last name is among them.
     """
     options = list_groups(paths.config_dir())
     choices = [word for word in words if word.partition("=")[0] in options and "," not in word]
-    node: Any = _compose(choices)
+    node: Any = _compose(choices, primary=primary)
     seen: list[str] = []
     parts = path.split("@")[0].split(".")
     for part in parts:

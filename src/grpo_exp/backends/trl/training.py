@@ -160,7 +160,7 @@ def _build_trainer(parts: RunParts, arguments: GRPOConfig, clock: StepClock) -> 
     settings, observer = parts.settings, parts.observer
     with arguments.main_process_first(desc="building the model"):
         model, tokenizer = load_policy(
-            settings.model, on_priming_step=lambda step, loss: _tell_priming(observer, settings, step)
+            settings.model, on_priming_step=lambda step, loss: tell_priming(observer, settings, step)
         )
     names = [component.name for component in parts.components]
     trainer = _trainer_class(settings, saves=parts.checkpoints is not None)(
@@ -261,7 +261,8 @@ def _saving(parts: RunParts) -> dict[str, Any]:
     }
 
 
-def _tell_priming(observer: TrainingObserver, settings: RunSettings, step: int) -> None:
+def tell_priming(observer: TrainingObserver, settings: RunSettings, step: int) -> None:
+    """Tell how far the priming of the built-in policy has come."""
     assert settings.model.kind == "tiny"  # no other model is primed
     observer.on_phase("priming", step, settings.model.priming.steps)
 
