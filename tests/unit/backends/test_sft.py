@@ -214,6 +214,6 @@ def test_data_without_solutions_are_refused_before_a_model_is_loaded(tmp_path: P
     data = ["dataset=jsonl", f"dataset.path={rows}"]
     small = [word for word in SMALL if not word.startswith("dataset")]
     with pytest.raises(
-        ConfigError, match=r"has a worked solution; name its column with dataset.solution_column=COLUMN"
+        ConfigError, match=r"has a worked solution; name its column with dataset.solution"
     ):
         prepare(load.to_settings(load.compose([*small, *data], primary="sft")))
