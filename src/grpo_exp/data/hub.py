@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_exp.data.columns import check_columns, to_prompt_row, wanted_columns
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.data.row_cache import cache_folder
-from grpo_exp.data.splits import SourceRows, split, without_duplicates
+from grpo_exp.data.splits import SourceRows, select, split
 from grpo_exp.errors import DataError
 from grpo_exp.settings.dataset import HubDataset
 
@@ -78,9 +78,7 @@ def map_tables(tables: Tables, settings: HubDataset) -> PromptData:
     Raises:
         DataError: None of the rows of a table can be used.
     """
-    train = _usable_rows(tables.train, settings)
-    if settings.drop_duplicates:
-        train = without_duplicates(train)
+    train = select(_usable_rows(tables.train, settings), settings)
     evaluation = None if tables.evaluation is None else _usable_rows(tables.evaluation, settings)
     return split(train, evaluation, settings)
 

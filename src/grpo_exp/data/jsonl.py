@@ -7,7 +7,7 @@ from pathlib import Path
 from grpo_exp.data.columns import check_columns, to_prompt_row
 from grpo_exp.data.json_lines import read_objects
 from grpo_exp.data.prompts import PromptData
-from grpo_exp.data.splits import SourceRows, split, without_duplicates
+from grpo_exp.data.splits import SourceRows, select, split
 from grpo_exp.errors import DataError
 from grpo_exp.settings.dataset import JsonlDataset
 
@@ -19,9 +19,7 @@ def load_jsonl(settings: JsonlDataset) -> PromptData:
         DataError: The file, a column or every row is unusable.
     """
     assert settings.path is not None  # JsonlDataset refuses a null path
-    train = _usable_rows("path", Path(settings.path), settings)
-    if settings.drop_duplicates:
-        train = without_duplicates(train)
+    train = select(_usable_rows("path", Path(settings.path), settings), settings)
     evaluation = None if settings.eval_path is None else _usable_rows("eval_path", Path(settings.eval_path), settings)
     return split(train, evaluation, settings)
 

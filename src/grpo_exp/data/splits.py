@@ -43,6 +43,26 @@ def split(train: SourceRows, evaluation: SourceRows | None, settings: TableDatas
     return PromptData(kept, held_out, dropped)
 
 
+def select(source: SourceRows, settings: TableDataset) -> SourceRows:
+    """Return the training rows that the settings want: each prompt once, and of the difficulties that are asked for."""
+    found = without_duplicates(source) if settings.drop_duplicates else source
+    low, high = settings.min_difficulty, settings.max_difficulty
+    if low is None and high is None:
+        return found
+    kept: list[PromptRow] = []
+    dropped = found.dropped.copy()
+    for row in found.rows:
+        if row.difficulty is None:
+            dropped["without a difficulty"] += 1
+        elif low is not None and row.difficulty < low:
+            dropped[f"with a difficulty below {low:g}"] += 1
+        elif high is not None and row.difficulty > high:
+            dropped[f"with a difficulty above {high:g}"] += 1
+        else:
+            kept.append(row)
+    return SourceRows(kept, dropped)
+
+
 def without_duplicates(source: SourceRows) -> SourceRows:
     """Return the first row of each prompt, without regard to case and blanks."""
     first: dict[str, PromptRow] = {}

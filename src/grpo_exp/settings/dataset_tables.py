@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from grpo_exp.settings.base import FilledText, Int, NoneText, OptionalPath, OptionalText, PathText
+from grpo_exp.settings.base import FilledText, Float, Int, NoneText, OptionalPath, OptionalText, PathText
 from grpo_exp.settings.dataset_preparation import PreparedDataset
 
 #: Columns that every reward gets, whatever the table holds.
 _RESERVED = {"prompt", "prompts", "completion", "completions", "completion_ids", "num_tokens", "target"}
 
 OptionalColumn = Annotated[FilledText | None, NoneText]
+OptionalDifficulty = Annotated[Annotated[Float, Field(ge=0, le=1e9)] | None, NoneText]
 TargetFormat = Literal["plain", "gsm8k", "boxed"]
 
 
@@ -32,6 +33,10 @@ class TableDataset(PreparedDataset):
     difficulty_column: OptionalColumn = None
     """Column with a number that grows with difficulty, or a text with one in it (`Level 3`), for
     `curriculum.order=easy_to_hard`; null takes 1 minus the pass rate."""
+    min_difficulty: OptionalDifficulty = None
+    """Training rows below it are left out, and those whose difficulty is not known; in the unit of that column."""
+    max_difficulty: OptionalDifficulty = None
+    """Training rows above it are left out, and those whose difficulty is not known."""
     pass_rate_column: OptionalColumn = None
     """Column with a pass rate from 0 to 1, for `pass_rates` and the curriculum; `pass_rates.path` wins."""
     drop_duplicates: bool = False
@@ -43,6 +48,12 @@ class TableDataset(PreparedDataset):
 
     @model_validator(mode="after")
     def _check_columns(self) -> TableDataset:
+        bounds = [name for name in ("min_difficulty", "max_difficulty") if getattr(self, name) is not None]
+        if bounds and self.difficulty_column is None:
+            raise ValueError(
+                f"{bounds[0]}: no column says how difficult a row is; add dataset.difficulty_column=COLUMN, or leave "
+                "it out"
+            )
         reserved = sorted(_RESERVED & set(self.extra_columns))
         if reserved:
             raise ValueError(

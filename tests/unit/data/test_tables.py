@@ -104,6 +104,15 @@ def test_math() -> None:
     assert targets(data.evaluation)[:3] == ["5", "10", "17"]  # 2^2+1, 3^2+1, 4^2+1
 
 
+def test_levels_of_math() -> None:
+    """Of the eight that are left once levels 1 and 2 go: 24, 1, 3, x>2; the one without a box has no level, either."""
+    data = load_preset("math", "dataset.min_difficulty=3", "dataset.max_difficulty=4")
+    assert targets(data.train) == ["24", "1", "3"]
+    assert data.dropped["with a difficulty below 3"] == 4  # 81, which is held out, 3/4, the root and the point
+    assert data.dropped["with a difficulty above 4"] == 1
+    assert len(data.evaluation) == 10  # a benchmark stays whole
+
+
 def test_deepmath() -> None:
     data = load_preset("deepmath")
     assert targets(data.train) == [*(f"${i}$" for i in range(1, 8)), "Yes", "No", r"$\dfrac{1}{2}$"]
