@@ -167,7 +167,7 @@ class _Planner:
 
     def _chooses(self, word: str) -> bool:
         override = parse(word)
-        return override.key_or_group in self._groups and not isinstance(override.value(), dict | list)
+        return override.key_or_group in self._groups and not isinstance(override.value(), dict)
 
     def _compose(self, choosing: tuple[str, ...]) -> DictConfig:
         if choosing not in self._composed:
