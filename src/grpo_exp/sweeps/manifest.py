@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_exp.errors import ConfigError, RunError
+from grpo_exp.errors import ConfigError, ExitCode, RunError
 from grpo_exp.run_lock import Lock, OwnedError
 from grpo_exp.rundir import RunDirectory, write_json, write_text
 from grpo_exp.settings.run import RunSettings
@@ -41,6 +41,14 @@ class Entry:
     seed: int
     run_directory: str
     """Its folder, below the sweep's."""
+    max_steps: int | None = None
+    """Steps that the newest call asks for: a run that is done with fewer is to be made longer. None asks for no more."""
+
+    def is_done(self, result: Mapping[str, Any] | None) -> bool:
+        """Say whether a run with this result has completed all the steps that are asked for."""
+        if result is None or result["exit_code"] != ExitCode.COMPLETED:
+            return False
+        return self.max_steps is None or result["steps"] >= self.max_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +182,8 @@ def holding(path: Path) -> Iterator[None]:
 def extend(sweep: SweepDirectory, points: Sequence[Point], *, call: Mapping[str, Any]) -> list[Entry]:
     """Write points into the manifest, and return their entries.
 
-    A point that is there keeps its index; what may change on resume (tracker, health rules) is taken from now. Entries
-    of earlier calls stay.
+    A point that is there keeps its index; what may change on resume (tracker, health rules, steps) is taken from now.
+    Entries of earlier calls stay.
 
     Args:
         sweep: Its folder need not exist yet.
@@ -221,8 +229,10 @@ def merge(sweep: SweepDirectory, points: Sequence[Point]) -> Merged:
     index_of = {entry.run_directory: entry.index for entry in entries}
     for point in points:
         index = index_of.setdefault(point.run_id, len(entries))
-        entry = Entry(index, point.words, point.values, point.point_id, point.settings.seed, point.run_id)
-        line = json.dumps(point.settings.model_dump(mode="json"))
+        settings = point.settings
+        steps = settings.trainer.max_steps
+        entry = Entry(index, point.words, point.values, point.point_id, settings.seed, point.run_id, steps)
+        line = json.dumps(settings.model_dump(mode="json"))
         entries[index : index + 1], lines[index : index + 1] = [entry], [line]
     return Merged(entries, lines, [entries[index_of[point.run_id]] for point in points])
 

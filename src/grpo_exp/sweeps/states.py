@@ -95,22 +95,25 @@ def read_status(
     result = directory.read_result()
     attempt = directory.attempt
     refusal = _read_refusal(sweep, entry)
-    state = _state_of(result, attempt=attempt, is_cancelled=entry.run_directory in cancelled, refusal=refusal)
+    state = _state_of(entry, result, attempt=attempt, is_cancelled=entry.run_directory in cancelled, refusal=refusal)
     if state != "completed" and scheduler is not None:
         state = _reconciled(state, scheduler)
     if result is not None and refusal is None:
-        return PointStatus(
-            entry, state, attempt, result["steps"], _last_reward(directory), result["reason"], result, scheduler
-        )
+        steps, reason = result["steps"], result["reason"]
+        if result["exit_code"] == ExitCode.COMPLETED and not entry.is_done(result):
+            reason = f"{steps} steps are done, and {entry.max_steps} are asked for now"
+        return PointStatus(entry, state, attempt, steps, _last_reward(directory), reason, result, scheduler)
     reason = refusal if refusal is not None else "its process has ended without a result" if state == "lost" else None
     status = PointStatus(entry, state, attempt, reason=reason, scheduler=scheduler)
     return _with_last_step(directory, status) if attempt else status
 
 
-def _state_of(result: Mapping[str, Any] | None, *, attempt: int, is_cancelled: bool, refusal: str | None) -> State:
+def _state_of(
+    entry: Entry, result: Mapping[str, Any] | None, *, attempt: int, is_cancelled: bool, refusal: str | None
+) -> State:
     if refusal is not None:
         return "failed"
-    if result is not None and result["exit_code"] == ExitCode.COMPLETED:
+    if entry.is_done(result):
         return "completed"
     if result is not None and result["exit_code"] == ExitCode.ENDED_BY_RULE:
         return "ended_by_rule"
