@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_exp.errors import ExitCode
+from grpo_exp.errors import ConfigError, ExitCode
 from grpo_exp.run_lock import read_owner
 from grpo_exp.rundir import RunDirectory
+from grpo_exp.sweeps.files import parse_object
 from grpo_exp.sweeps.manifest import Entry, SweepDirectory
 from grpo_exp.tracking.metrics_log import MetricsRecord, parse_line
 
@@ -92,9 +92,12 @@ def read_status(
     owner = read_owner(directory.lock)
     if owner.state == "alive":
         return _with_last_step(directory, PointStatus(entry, "running", directory.attempt, scheduler=scheduler))
-    result = directory.read_result()
     attempt = directory.attempt
     refusal = _read_refusal(sweep, entry)
+    try:
+        result = directory.read_result()
+    except ConfigError as error:  # one damaged file must not hide how the others stand
+        result, refusal = None, refusal or str(error)
     state = _state_of(entry, result, attempt=attempt, is_cancelled=entry.run_directory in cancelled, refusal=refusal)
     if state != "completed" and scheduler is not None:
         state = _reconciled(state, scheduler)
@@ -135,9 +138,10 @@ def _reconciled(state: State, word: str) -> State:
 
 def _read_refusal(sweep: SweepDirectory, entry: Entry) -> str | None:
     try:
-        return json.loads(sweep.refusal(entry).read_text())["reason"]
+        text = sweep.refusal(entry).read_text()
     except FileNotFoundError:
         return None
+    return str((parse_object(text) or {}).get("reason", f"{sweep.refusal(entry)} cannot be read"))
 
 
 def _with_last_step(directory: RunDirectory, status: PointStatus) -> PointStatus:
