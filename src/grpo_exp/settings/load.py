@@ -64,8 +64,8 @@ def compose_one(words: Sequence[str]) -> DictConfig | None:
     if not wants_several and config.hydra.sweeper.get("params"):
         axes = ", ".join(map(str, config.hydra.sweeper.params))
         raise ConfigError(
-            f"hydra.sweeper.params: {axes} would be left out of a single run; add --multirun, or `mode: MULTIRUN` below "
-            "`hydra:` in the sweep file"
+            f"hydra.sweeper.params: {axes} would be left out of a single run; add --multirun, or `mode: MULTIRUN` "
+            "below `hydra:` in the sweep file"
         )
     with open_dict(config):
         del config["hydra"]

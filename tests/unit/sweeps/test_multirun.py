@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
+from rich.console import Console
 
 from grpo_exp import train
+from grpo_exp.errors import RunError
 from grpo_exp.rundir import write_json
 from grpo_exp.sweeps.local import pool
 from grpo_exp.sweeps.manifest import SweepDirectory
+from grpo_exp.sweeps.operations import start
 from grpo_exp.sweeps.plan_text import _rate_notes, estimate
 from grpo_exp.sweeps.rules import SweepRules
-from grpo_exp.sweeps.states import read_statuses
+from grpo_exp.sweeps.states import TO_RESUME, read_statuses
 from unit.sweeps.sweep_folder import STUB, a_sweep, finish
 
 SMALL = ("tracker=none", "launch=inline", "dataset.train_size=64", "dataset.eval_size=8", "trainer.max_steps=1")
@@ -92,6 +95,18 @@ def test_what_slurm_refuses_is_told_without_a_traceback(
     assert "sbatch: is not on this machine" in told
 
 
+def test_a_script_that_was_only_written_is_submitted_by_resume(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no sbatch
+    words = ("name=mine", "seed=0,1", "hydra/launcher=slurm", "hydra.launcher.dry_run=true")
+    code, told = multirun(capsys, *words)
+    assert (code, "nothing was submitted" in told) == (0, True)
+    sweep = SweepDirectory(tmp_path / "outputs" / "sweeps" / "mine")
+    with pytest.raises(RunError, match="sbatch: is not on this machine"):
+        start(sweep, TO_RESUME, Console(quiet=True))
+
+
 def test_wrong_points_are_told_together_and_nothing_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,7 +130,7 @@ def test_wrong_points_are_told_together_and_nothing_is_started(
         (["+sweeps=quick_cpu,loss_types"], "+sweeps=quick_cpu,loss_types: cannot be swept"),
         (
             ["hydra/launcher=slurm", "hydra.launcher.environment={A: b}"],
-            "hydra.launcher.environment: is empty, so a variable is added to it; write +hydra.launcher.environment.NAME=",
+            "hydra.launcher.environment: is empty, so a variable is added to it; write +hydra.launcher.",
         ),
     ],
 )
