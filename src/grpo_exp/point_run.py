@@ -108,7 +108,7 @@ def _run_claimed(sweep: SweepDirectory, entry: Entry, terms: Terms, start: Calla
             )
         time.sleep(_POLL_SECONDS)
     result = directory.read_result()
-    if result is not None and result["exit_code"] == ExitCode.COMPLETED:
+    if result is not None and entry.is_done(result):
         _say(console, f"{entry.run_directory}: done already ({result['reason']})")
         return ExitCode.COMPLETED
     if entry.run_directory in sweep.read_cancelled():

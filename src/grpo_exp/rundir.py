@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_exp import result_file
 from grpo_exp.errors import ConfigError, RunError
 from grpo_exp.whole_files import write_bytes as write_bytes
 from grpo_exp.whole_files import write_json as write_json
@@ -181,8 +182,8 @@ class RunDirectory:
         return self.attempt_logs / "vllm_server.txt"
 
     def read_result(self) -> dict[str, Any] | None:
-        """Return how the run ended, or None while it has not."""
-        return json.loads(self.result.read_text()) if self.result.is_file() else None
+        """Return how the run ended, or None while it has not; a ConfigError where the file holds no result."""
+        return result_file.read(self.result) if self.result.is_file() else None
 
     def read_config(self) -> dict[str, Any]:
         """Return the resolved settings.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grpo_exp import paths
-from grpo_exp.errors import ConfigError, ExitCode
+from grpo_exp.errors import ConfigError, ExitCode, RunError
 
 #: Hydra's switches that start more than one run.
 _MULTIRUN = ("--multirun", "-m")
@@ -27,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ConfigError as error:
         _print_faults(error)
         code = ExitCode.WRONG_CONFIG
+    except RunError as error:  # SLURM refused, or what a run needs is in the way
+        print(error, file=sys.stderr)
+        code = ExitCode.FAILED
     except KeyboardInterrupt:  # before or after the workers: while they run, signals are heeded
         print("interrupted", file=sys.stderr)
         code = ExitCode.FAILED

@@ -55,7 +55,7 @@ def main() -> None:
         begun, child = time.monotonic(), start(folder, words)
         if number < count:
             wait_for_steps(folder, draws.randrange(6))
-            time.sleep(draws.uniform(0.0, 1.0))
+            time.sleep(draws.uniform(0.0, 0.2))
             os.kill(child, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         configs = list(folder.glob("killed/*/*/config.json"))

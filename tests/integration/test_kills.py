@@ -21,8 +21,8 @@ ENVIRONMENT = {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
 
 
 def test_thirty_kills_at_random_moments_make_the_same_run(tmp_path: Path) -> None:
-    """120 steps, a checkpoint behind each second one; whatever was lost is made again, once."""
-    words = [*REUSED, "trainer.max_steps=120", "trainer.checkpoint.every_steps=2", "trainer.eval_before=false"]
+    """240 steps, a checkpoint behind each second one; whatever was lost is made again, once."""
+    words = [*REUSED, "trainer.max_steps=240", "trainer.checkpoint.every_steps=2", "trainer.eval_before=false"]
     runs = []
     for name, kills in (("whole", 0), ("killed", 30)):
         folder = tmp_path / name
@@ -37,7 +37,7 @@ def test_thirty_kills_at_random_moments_make_the_same_run(tmp_path: Path) -> Non
         runs.append(RunDirectory(only_run(folder / "killed")))
     whole, killed = runs
     steps = [step for step, metrics, _ in curves(killed) if "train/loss" in metrics]
-    assert steps == list(range(1, 121))  # none twice, none missing
+    assert steps == list(range(1, 241))  # none twice, none missing
     assert curves(killed) == curves(whole)
     assert weights(killed) == weights(whole)
     resumed = [event["step"] for event in read_events(killed) if event["kind"] == "resume"]

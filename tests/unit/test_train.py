@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from grpo_exp import train
+from grpo_exp import paths, train
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,19 @@ def test_one_fault_ends_with_2_and_one_sentence(
     assert head == "one fault, nothing was started:"
     assert message in fault
     assert "Traceback" not in told
+
+
+def test_a_sweep_file_is_not_taken_for_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its axes stand where only a multirun looks."""
+    (tmp_path / "sweeps").mkdir()
+    text = "# @package _global_\nname: mine\nhydra:\n  sweeper:\n    params:\n      seed: 0,1\n"
+    (tmp_path / "sweeps" / "mine.yaml").write_text(text)
+    monkeypatch.setattr(paths, "sweeps_parent", lambda: tmp_path)
+    code, told = outcome(capsys, "+sweeps=mine")
+    assert code == 2
+    assert "hydra.sweeper.params: seed would be left out of a single run; add --multirun" in told
 
 
 def test_two_faults_are_counted(capsys: pytest.CaptureFixture[str]) -> None:

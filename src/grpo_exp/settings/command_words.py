@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import ChoiceSweep, Override
 from hydra.errors import ConfigCompositionException, HydraException
 
 from grpo_exp.errors import ConfigError
@@ -23,7 +23,9 @@ _OPTIONAL_GROUPS = {"experiment"}
 #: A group of which a run may take several options, and the option that stands for none of them.
 _SEVERAL, _NONE = "tracker", "none"
 #: Mappings that are empty until the user adds keys of their own, and what these are.
-_OWN_KEYS = {"trainer.extra": "a field of TRL", "tracker.tags": "a tag"}
+_OWN_KEYS = {
+    "trainer.extra": "a field of TRL", "tracker.tags": "a tag", "hydra.launcher.environment": "a variable"
+}  # fmt: skip
 #: `+sweeps=NAME`: a group that no run has by itself.
 _ADDED_GROUP = "sweeps"
 
@@ -81,7 +83,8 @@ def _option_faults(word: str, override: Override, options: Sequence[str]) -> lis
     if is_added_group and not (override.is_add() or override.is_force_add()):
         return [f"{word}: a sweep is added to a run, so it is marked with a plus: +{word}"]
     if override.is_sweep_override():
-        values = list(override.sweep_iterator()) if override.is_choice_sweep() else []
+        # What a pattern such as glob(*) stands for is known to Hydra alone.
+        values = list(override.sweep_iterator()) if isinstance(override.value(), ChoiceSweep) else []
     else:
         values = [override.value()]
     if group == _SEVERAL:
@@ -173,6 +176,8 @@ def _known_composition_fault(
         if key.startswith(f"{mapping}."):
             given = next((o for o in words if o.startswith(f"{key}=")), f"{key}=VALUE")
             return f"{given}: {mapping} is empty, so {what} is added to it; write +{given}"
+        if key == mapping:
+            return f"{mapping}: is empty, so {what} is added to it; write +{mapping}.NAME=VALUE for each"
     if key.startswith("hydra."):
         return f"{key}: Hydra has no such setting; see --cfg hydra for its settings"
     missing, names = siblings(key)

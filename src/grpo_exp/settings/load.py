@@ -58,11 +58,17 @@ def compose_one(words: Sequence[str]) -> DictConfig | None:
     """Compose as `compose` does, or return None where the words ask for several runs (`+sweeps=NAME`).
 
     Raises:
-        ConfigError: Options, keys or spellings are wrong.
+        ConfigError: Options, keys or spellings are wrong, or a sweep file would be taken for one run.
     """
     with explained(words):
         config = _compose(words, with_hydra=True)
     wants_several = config.hydra.mode == RunMode.MULTIRUN
+    if not wants_several and config.hydra.sweeper.get("params"):
+        axes = ", ".join(map(str, config.hydra.sweeper.params))
+        raise ConfigError(
+            f"hydra.sweeper.params: {axes} would be left out of a single run; add --multirun, or `mode: MULTIRUN` "
+            "below `hydra:` in the sweep file"
+        )
     with open_dict(config):
         del config["hydra"]
     return None if wants_several else config

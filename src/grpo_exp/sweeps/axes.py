@@ -23,6 +23,7 @@ _NO_AXES = {
     "name": "the sweep's name is that of its folder",
     "output_dir": "all runs of a sweep lie in one folder",
     "resume": "the runs of a sweep are found again",
+    "sweeps": "the axes of a file are read once, for all points",
 }
 
 

@@ -32,6 +32,8 @@ def held_words(rules: SweepRules, base: Mapping[str, Any], axes: Sequence[str]) 
             "out the axis, or set hydra.sweeper.hold=null"
         )
     prompts, completions = base["trainer"]["prompts_per_step"], base["trainer"]["completions_per_step"]
+    if None not in {prompts, completions}:
+        return ()  # one of them was typed beside the other, which is a fault of the points: none is thrown away here
     group_size = base["algorithm"]["num_generations"]
     if not isinstance(group_size, int) or not isinstance(completions if prompts is None else prompts, int):
         return ()  # a value that is no number is told with the faults of the points

@@ -29,6 +29,8 @@ class SweepLauncher(Protocol):
 
     RUNS_HERE: bool
     """Its runs are on this machine, so that its devices are checked before the start."""
+    FOR_ONE_CALL: frozenset[str]
+    """Settings that are not remembered for `resume` and `retry`."""
 
     def check(self, values: Mapping[str, Any]) -> Any:
         """Return typed settings of `hydra.launcher`.

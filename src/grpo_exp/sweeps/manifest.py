@@ -5,25 +5,24 @@ Several processes may write at the same time: each takes the lock, reads, and pu
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_exp.errors import ConfigError, RunError
-from grpo_exp.run_lock import Lock, OwnedError
+from grpo_exp.errors import ConfigError, ExitCode
 from grpo_exp.rundir import RunDirectory, write_json, write_text
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.sweeps.files import holding, parse_object, read_object, read_objects
 
 if TYPE_CHECKING:  # it composes; what only reads a sweep need not
     from grpo_exp.sweeps.planning import Point
 
-_LOCK_POLL_SECONDS = 0.05
-#: Writing a manifest of 1,000 points takes a fraction of a second; a lock whose owner is gone is taken away sooner.
-_LOCK_SECONDS = 180.0
+#: What helps where lines of the manifest are lost: runs are found by their settings.
+_MANIFEST_FIX = "put it back, or move it and settings.jsonl away and give the multirun command again: it finds the runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,14 @@ class Entry:
     seed: int
     run_directory: str
     """Its folder, below the sweep's."""
+    max_steps: int | None = None
+    """Steps that the newest call asks for: a run that is done with fewer is made longer. None asks for no more."""
+
+    def is_done(self, result: Mapping[str, Any] | None) -> bool:
+        """Say whether a run with this result has completed all the steps that are asked for."""
+        if result is None or result["exit_code"] != ExitCode.COMPLETED:
+            return False
+        return self.max_steps is None or result["steps"] >= self.max_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +111,16 @@ class SweepDirectory:
         """Return the runs of the sweep.
 
         Raises:
-            ConfigError: The folder holds no sweep.
+            ConfigError: The folder holds no sweep, or its manifest was changed by something else.
         """
         if not self.manifest.is_file():
             raise ConfigError(f"{self.path}: holds no manifest.jsonl, so it is no sweep; give the folder of a sweep")
-        records = [json.loads(line) for line in self.manifest.read_text().splitlines()]
-        return [Entry(**{**record, "overrides": tuple(record["overrides"])}) for record in records]
+        entries = [_to_entry(self.manifest, record) for record in read_objects(self.manifest, _MANIFEST_FIX)]
+        if [entry.index for entry in entries] != list(range(len(entries))):
+            raise ConfigError(
+                f"{self.manifest}: its runs are not numbered from 0, so lines are missing; {_MANIFEST_FIX}"
+            )
+        return entries
 
     def read_entry(self, index: int) -> Entry:
         """Return one run.
@@ -123,59 +134,62 @@ class SweepDirectory:
         return entries[index]
 
     def read_settings(self, entry: Entry) -> dict[str, Any]:
-        """Return the resolved settings of a run, as planned."""
-        with self.settings.open() as lines:
-            return next(json.loads(line) for number, line in enumerate(lines) if number == entry.index)
+        """Return the resolved settings of a run, as planned.
+
+        Raises:
+            ConfigError: They are not there.
+        """
+        line = ""
+        if self.settings.is_file():
+            with self.settings.open() as lines:
+                line = next(itertools.islice(lines, entry.index, None), "")
+        return self._to_settings(line, entry.index)
 
     def read_all_settings(self) -> list[dict[str, Any]]:
-        """Return the resolved settings of all runs, in the order of the manifest."""
-        return [json.loads(line) for line in self.settings.read_text().splitlines()]
+        """Return the resolved settings of all runs, in the order of the manifest.
+
+        Raises:
+            ConfigError: Those of a run are not there.
+        """
+        lines = self.read_settings_lines(len(self.read_entries()))
+        return [self._to_settings(line, index) for index, line in enumerate(lines)]
+
+    def read_settings_lines(self, count: int) -> list[str]:
+        """Return so many lines of the settings as they stand, empty ones where there are fewer.
+
+        A crash may have left more of them than of the manifest, since settings are written first.
+        """
+        lines = self.settings.read_text().splitlines()[:count] if self.settings.is_file() else []
+        return lines + [""] * (count - len(lines))
+
+    def _to_settings(self, line: str, index: int) -> dict[str, Any]:
+        found = parse_object(line)
+        if found is None:
+            raise ConfigError(
+                f"{self.settings}: line {index + 1}, the settings of run {index}, is missing or no JSON object; give "
+                "the multirun command again, which writes it anew"
+            )
+        return found
 
     def read_about(self) -> dict[str, Any]:
         """Return `{"launcher": {"kind", "settings"}, "calls": [...]}`."""
-        return json.loads(self.about.read_text()) if self.about.is_file() else {"launcher": None, "calls": []}
+        if not self.about.is_file():
+            return {"launcher": None, "calls": []}
+        return read_object(self.about, "remove it, and give the multirun command again")
 
     def read_cancelled(self) -> set[str]:
         """Return the run directories that are cancelled."""
-        try:
-            return set(json.loads(self.cancelled.read_text())["run_directories"])
-        except FileNotFoundError:
+        if not self.cancelled.is_file():
             return set()
-
-
-@contextlib.contextmanager
-def holding(path: Path) -> Iterator[None]:
-    """Hold a lock file, and wait for it while another process does.
-
-    Args:
-        path: The lock file; its folder must exist.
-
-    Raises:
-        RunError: The folder cannot be written, or another process holds the lock for minutes.
-    """
-    lock, deadline = Lock(path), time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            lock.acquire()
-            break
-        except OwnedError as error:
-            if time.monotonic() > deadline:
-                raise RunError(
-                    f"{path}: another process has held it for {_LOCK_SECONDS:.0f} s, which takes one at most; end that "
-                    "process, or remove the file"
-                ) from error
-            time.sleep(_LOCK_POLL_SECONDS)
-    try:
-        yield
-    finally:
-        lock.release()
+        fix = "remove it; runs that were cancelled count as missing or stopped then"
+        return set(read_object(self.cancelled, fix).get("run_directories", ()))
 
 
 def extend(sweep: SweepDirectory, points: Sequence[Point], *, call: Mapping[str, Any]) -> list[Entry]:
     """Write points into the manifest, and return their entries.
 
-    A point that is there keeps its index; what may change on resume (tracker, health rules) is taken from now. Entries
-    of earlier calls stay.
+    A point that is there keeps its index; what may change on resume (tracker, health rules, steps) is taken from now.
+    Entries of earlier calls stay.
 
     Args:
         sweep: Its folder need not exist yet.
@@ -214,16 +228,28 @@ class Merged:
 
 
 def merge(sweep: SweepDirectory, points: Sequence[Point]) -> Merged:
-    """Put points into what the manifest holds now; nothing is written."""
+    """Put points into what the manifest holds now; nothing is written.
+
+    Raises:
+        ConfigError: Something else has changed the files, and the points do not bring back what is lost.
+    """
     entries = sweep.read_entries() if sweep.manifest.is_file() else []
-    lines = sweep.settings.read_text().splitlines() if sweep.settings.is_file() else []
-    lines = lines[: len(entries)]  # settings are written first: a crash may have left more of them
+    lines = sweep.read_settings_lines(len(entries))
     index_of = {entry.run_directory: entry.index for entry in entries}
     for point in points:
         index = index_of.setdefault(point.run_id, len(entries))
-        entry = Entry(index, point.words, point.values, point.point_id, point.settings.seed, point.run_id)
-        line = json.dumps(point.settings.model_dump(mode="json"))
+        settings = point.settings
+        steps = settings.trainer.max_steps
+        entry = Entry(index, point.words, point.values, point.point_id, settings.seed, point.run_id, steps)
+        line = json.dumps(settings.model_dump(mode="json"))
         entries[index : index + 1], lines[index : index + 1] = [entry], [line]
+    lost = [entry.index for entry in entries if parse_object(lines[entry.index]) is None]
+    if lost:
+        told = ", ".join(map(str, lost[:10]))
+        raise ConfigError(
+            f"{sweep.settings}: the settings of run {told} are missing or no JSON, and this call does not ask for that "
+            "run; give the multirun command that planned it (they stand in sweep.json)"
+        )
     return Merged(entries, lines, [entries[index_of[point.run_id]] for point in points])
 
 
@@ -240,6 +266,13 @@ def set_cancelled(sweep: SweepDirectory, *, add: Iterable[str] = (), remove: Ite
 def settings_of(values: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a line of `settings.jsonl`, which were checked when they were planned."""
     return RunSettings.model_validate(values)
+
+
+def _to_entry(manifest: Path, record: Mapping[str, Any]) -> Entry:
+    try:
+        return Entry(**{**record, "overrides": tuple(record["overrides"])})
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{manifest}: a line is no run of this version ({error}); {_MANIFEST_FIX}") from error
 
 
 def _joined(lines: Iterable[str]) -> str:

@@ -59,7 +59,9 @@ def run_multirun(request: MultirunRequest, console: Console) -> int:
     if plan.faults or not plan.points:
         raise ConfigError(describe_faults_by_cause(plan, grid.size))
     sweep = SweepDirectory(folder)
-    call = {"launcher": {"kind": kind, "settings": dict(launcher_values)}, "words": [*request.words]}
+    once = {key: value for key, value in launcher_values.items() if key in launcher.FOR_ONE_CALL}
+    kept = {key: value for key, value in launcher_values.items() if key not in once}
+    call = {"launcher": {"kind": kind, "settings": kept}, "words": [*request.words]}
     entries = merge(sweep, plan.points).asked_for if rules.dry_run else extend(sweep, plan.points, call=call)
     statuses = read_some(sweep, entries, launcher.view(sweep))
     num_others = len(merge(sweep, plan.points).entries) - len(entries)
@@ -68,7 +70,7 @@ def run_multirun(request: MultirunRequest, console: Console) -> int:
     if rules.dry_run:
         console.print("hydra.sweeper.dry_run: nothing was written or started", highlight=False)
         return ExitCode.COMPLETED
-    return start(sweep, TO_RESUME, console, among={entry.index for entry in entries})
+    return start(sweep, TO_RESUME, console, changed=once, among={entry.index for entry in entries})
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from grpo_exp.errors import ExitCode
+from grpo_exp.sweeps.files import holding
 from grpo_exp.sweeps.launchers import launcher_of, load_launcher, read_view
-from grpo_exp.sweeps.manifest import SweepDirectory, holding, set_cancelled
+from grpo_exp.sweeps.manifest import SweepDirectory, set_cancelled
 from grpo_exp.sweeps.states import UNFINISHED, PointStatus, State, exit_code_of, read_statuses
 
 _POLL_SECONDS = 0.5

@@ -87,7 +87,7 @@ def build_plan(
         A plan. Its points are to be run only where it holds no faults.
     """
     planner = _Planner(grid, rules, folder, hydra_words, runs_here)
-    plan, seen = Plan(), dict[str, Mapping[str, Any]]()
+    plan, seen = Plan(), dict[str, int]()
     for count, words in enumerate(grid.points(), 1):
         values = _values_of(grid, words)
         try:
@@ -98,13 +98,23 @@ def build_plan(
             if isinstance(point, str):
                 plan.skipped.append(Skipped(values, point))
             elif point.run_id in seen:
-                same = describe_values(seen[point.run_id])
-                plan.skipped.append(Skipped(values, f"computes the same as the point {same}"))
+                _put_beside(plan, seen[point.run_id], point)
             else:
-                seen[point.run_id] = values
+                seen[point.run_id] = len(plan.points)
                 plan.points.append(point)
         on_point(count)
     return plan
+
+
+def _put_beside(plan: Plan, number: int, point: Point) -> None:
+    """Keep one of two points that are the same run: the longer one, whose beginning the other one is."""
+    kept, left = plan.points[number], point
+    steps, more = kept.settings.trainer.max_steps, point.settings.trainer.max_steps
+    if more > steps:
+        kept, left = point, kept
+        plan.points[number] = point
+    what = "computes the same as" if more == steps else "is the beginning of"
+    plan.skipped.append(Skipped(left.values, f"{what} the point {describe_values(kept.values)}"))
 
 
 def describe_values(values: Mapping[str, Any]) -> str:
@@ -153,7 +163,8 @@ class _Planner:
         added = self._hold(choosing, base, words)
         config = load.vary(base, [parse(word) for word in (*words, *added) if word not in choosing])
         data = load.resolve(config)
-        reason = reason_to_skip(self._rules, values, data)
+        chosen = {parse(word).key_or_group: parse(word).value() for word in choosing}
+        reason = reason_to_skip(self._rules, {**chosen, **values}, data)
         if reason is not None:
             return reason
         settings = absolute_paths(load.validate(data), Path.cwd())
@@ -168,7 +179,7 @@ class _Planner:
 
     def _chooses(self, word: str) -> bool:
         override = parse(word)
-        return override.key_or_group in self._groups and not isinstance(override.value(), dict | list)
+        return override.key_or_group in self._groups and not isinstance(override.value(), dict)
 
     def _compose(self, choosing: tuple[str, ...]) -> DictConfig:
         if choosing not in self._composed:

@@ -17,7 +17,7 @@ SettingsT = TypeVar("SettingsT", bound=Settings)
 
 #: A key of `skip_if` that is no condition.
 BECAUSE = "because"
-_COMPARISON = re.compile(r"(>=|<=|!=|>|<)\s*(.+)")
+_COMPARISON = re.compile(r"(>=|<=|!=|>|<)\s*([^<>=!\s].*)")
 _OPERATORS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
 
 
@@ -59,6 +59,20 @@ class SweepRules(Settings):
                 raise ValueError(f"{entry} holds no condition and would leave out every point; add SETTING: VALUE")
         return value
 
+    @field_validator("skip_if")
+    @classmethod
+    def _compares(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        """Refuse what looks like a comparison and is none: as a plain text it would never be met."""
+        for path, wanted in ((path, wanted) for entry in value for path, wanted in entry.items() if path != BECAUSE):
+            for one in wanted if isinstance(wanted, list) else [wanted]:
+                if isinstance(one, dict):
+                    raise ValueError(f"{path}: {one} is no value; write each setting by its whole name, {path}.KEY")
+                if isinstance(one, str) and one.strip()[:1] in set("<>=!") and not _COMPARISON.fullmatch(one.strip()):
+                    raise ValueError(
+                        f"{path}: {one!r} is no comparison; write '>8', '>=8', '<8', '<=8', '!=8', or 8 alone for equal"
+                    )
+        return value
+
 
 def check_settings(model: type[SettingsT], values: Mapping[str, Any], *, prefix: tuple[str, str]) -> SettingsT:
     """Check plain values of a group of Hydra's own settings, such as `hydra.launcher`.
@@ -80,10 +94,10 @@ def check_settings(model: type[SettingsT], values: Mapping[str, Any], *, prefix:
 
 
 def find_value(values: Mapping[str, Any], settings: Mapping[str, Any], path: str) -> Any:
-    """Return what a point has at a path: the option of a swept group, or the value of a setting.
+    """Return what a point has at a path: the option of a group that words choose, or the value of a setting.
 
     Raises:
-        ConfigError: There is no such setting.
+        ConfigError: There is no such setting, or it is a group that no word chooses.
     """
     if path in values:
         return values[path]
@@ -94,6 +108,11 @@ def find_value(values: Mapping[str, Any], settings: Mapping[str, Any], path: str
                 f"hydra.sweeper.skip_if: {path} is no setting and no axis of this sweep; see --cfg job for the settings"
             )
         node = node[key]
+    if isinstance(node, Mapping):
+        raise ConfigError(
+            f"hydra.sweeper.skip_if: {path} holds several settings and no word chooses an option of it; name one of "
+            f"them, such as {path}.{next(iter(node), 'KEY')}, or add {path}=OPTION"
+        )
     return node
 
 
@@ -102,7 +121,7 @@ def reason_to_skip(rules: SweepRules, values: Mapping[str, Any], settings: Mappi
 
     Args:
         rules: Of the sweep.
-        values: What the point has on the axes.
+        values: What the point has on the axes, and which options of groups were chosen.
         settings: All its settings, plain.
 
     Raises:

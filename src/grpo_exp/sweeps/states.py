@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_exp.errors import ExitCode
+from grpo_exp.errors import ConfigError, ExitCode
 from grpo_exp.run_lock import read_owner
 from grpo_exp.rundir import RunDirectory
+from grpo_exp.sweeps.files import parse_object
 from grpo_exp.sweeps.manifest import Entry, SweepDirectory
 from grpo_exp.tracking.metrics_log import MetricsRecord, parse_line
 
@@ -92,25 +92,31 @@ def read_status(
     owner = read_owner(directory.lock)
     if owner.state == "alive":
         return _with_last_step(directory, PointStatus(entry, "running", directory.attempt, scheduler=scheduler))
-    result = directory.read_result()
     attempt = directory.attempt
     refusal = _read_refusal(sweep, entry)
-    state = _state_of(result, attempt=attempt, is_cancelled=entry.run_directory in cancelled, refusal=refusal)
+    try:
+        result = directory.read_result()
+    except ConfigError as error:  # one damaged file must not hide how the others stand
+        result, refusal = None, refusal or str(error)
+    state = _state_of(entry, result, attempt=attempt, is_cancelled=entry.run_directory in cancelled, refusal=refusal)
     if state != "completed" and scheduler is not None:
         state = _reconciled(state, scheduler)
     if result is not None and refusal is None:
-        return PointStatus(
-            entry, state, attempt, result["steps"], _last_reward(directory), result["reason"], result, scheduler
-        )
+        steps, reason = result["steps"], result["reason"]
+        if result["exit_code"] == ExitCode.COMPLETED and not entry.is_done(result):
+            reason = f"{steps} steps are done, and {entry.max_steps} are asked for now"
+        return PointStatus(entry, state, attempt, steps, _last_reward(directory), reason, result, scheduler)
     reason = refusal if refusal is not None else "its process has ended without a result" if state == "lost" else None
     status = PointStatus(entry, state, attempt, reason=reason, scheduler=scheduler)
     return _with_last_step(directory, status) if attempt else status
 
 
-def _state_of(result: Mapping[str, Any] | None, *, attempt: int, is_cancelled: bool, refusal: str | None) -> State:
+def _state_of(
+    entry: Entry, result: Mapping[str, Any] | None, *, attempt: int, is_cancelled: bool, refusal: str | None
+) -> State:
     if refusal is not None:
         return "failed"
-    if result is not None and result["exit_code"] == ExitCode.COMPLETED:
+    if entry.is_done(result):
         return "completed"
     if result is not None and result["exit_code"] == ExitCode.ENDED_BY_RULE:
         return "ended_by_rule"
@@ -132,9 +138,10 @@ def _reconciled(state: State, word: str) -> State:
 
 def _read_refusal(sweep: SweepDirectory, entry: Entry) -> str | None:
     try:
-        return json.loads(sweep.refusal(entry).read_text())["reason"]
+        text = sweep.refusal(entry).read_text()
     except FileNotFoundError:
         return None
+    return str((parse_object(text) or {}).get("reason", f"{sweep.refusal(entry)} cannot be read"))
 
 
 def _with_last_step(directory: RunDirectory, status: PointStatus) -> PointStatus:

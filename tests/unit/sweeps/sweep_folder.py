@@ -27,7 +27,8 @@ def base_settings() -> RunSettings:
 
 
 def a_point(folder: Path, *, seed: int, rate: float = 1e-4) -> Point:
-    trainer = base_settings().trainer.model_copy(update={"learning_rate": rate})
+    # As many steps as `finish` leaves behind: a run with fewer is not done.
+    trainer = base_settings().trainer.model_copy(update={"learning_rate": rate, "max_steps": 2})
     settings = place(base_settings().model_copy(update={"seed": seed, "trainer": trainer}), folder)
     values = {"trainer.learning_rate": rate, "seed": seed}
     words = tuple(f"{key}={value}" for key, value in values.items())

@@ -66,6 +66,7 @@ def test_glob_takes_the_options_of_a_group() -> None:
     ("words", "paired", "message"),
     [
         (["algorithm.beta=interval(0,1)"], [], "an interval has no list of values"),
+        (["+sweeps=loss_types,quick_cpu"], [], "+sweeps=loss_types,quick_cpu: cannot be swept"),
         (["name=a,b"], [], "name=a,b: cannot be swept, since the sweep's name is that of its folder"),
         (["output_dir=a,b"], [], "output_dir=a,b: cannot be swept"),
         (["seed=0,1"], [["seed", "algorithm.beta"]], "algorithm.beta is no axis; the axes are seed"),

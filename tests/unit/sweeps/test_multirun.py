@@ -9,17 +9,20 @@ from pathlib import Path
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
+from rich.console import Console
 
 from grpo_exp import train
+from grpo_exp.errors import RunError
 from grpo_exp.rundir import write_json
 from grpo_exp.sweeps.local import pool
 from grpo_exp.sweeps.manifest import SweepDirectory
+from grpo_exp.sweeps.operations import start
 from grpo_exp.sweeps.plan_text import _rate_notes, estimate
 from grpo_exp.sweeps.rules import SweepRules
-from grpo_exp.sweeps.states import read_statuses
+from grpo_exp.sweeps.states import TO_RESUME, read_statuses
 from unit.sweeps.sweep_folder import STUB, a_sweep, finish
 
-SMALL = ("tracker=none", "launch=inline", "dataset.train_size=64", "dataset.eval_size=8")
+SMALL = ("tracker=none", "launch=inline", "dataset.train_size=64", "dataset.eval_size=8", "trainer.max_steps=1")
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +72,41 @@ def test_a_sweep_is_planned_run_found_again_and_extended(tmp_path: Path, capsys:
     assert [json.loads(line)["index"] for line in lines] == [0, 1, 2]
 
 
+def test_a_sweep_that_is_made_longer_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a single run does: trainer.max_steps is no part of a run's hash while the rate is constant."""
+    sweep = SweepDirectory(tmp_path / "outputs" / "sweeps" / "mine")
+    write_json(sweep.path / "stub.json", {"steps": 1, "step_seconds": 0.0})
+    assert multirun(capsys, "name=mine", "seed=0,1")[0] == 0
+    write_json(sweep.path / "stub.json", {"steps": 3, "step_seconds": 0.0})
+    code, told = multirun(capsys, "name=mine", "seed=0,1", "trainer.max_steps=3")
+    assert code == 0
+    assert "states     2 stopped" in told
+    assert [(status.state, status.steps) for status in read_statuses(sweep)] == [("completed", 3)] * 2
+    # Asked for fewer again: what is done stays done.
+    assert "nothing to start" in multirun(capsys, "name=mine", "seed=0,1", "trainer.max_steps=2")[1]
+
+
+def test_what_slurm_refuses_is_told_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no sbatch
+    code, told = multirun(capsys, "seed=0,1", "hydra/launcher=slurm")
+    assert code == 1
+    assert "sbatch: is not on this machine" in told
+
+
+def test_a_script_that_was_only_written_is_submitted_by_resume(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no sbatch
+    words = ("name=mine", "seed=0,1", "hydra/launcher=slurm", "hydra.launcher.dry_run=true")
+    code, told = multirun(capsys, *words)
+    assert (code, "nothing was submitted" in told) == (0, True)
+    sweep = SweepDirectory(tmp_path / "outputs" / "sweeps" / "mine")
+    with pytest.raises(RunError, match="sbatch: is not on this machine"):
+        start(sweep, TO_RESUME, Console(quiet=True))
+
+
 def test_wrong_points_are_told_together_and_nothing_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +127,11 @@ def test_wrong_points_are_told_together_and_nothing_is_started(
         (["hydra.sweep.dir=my sweep"], "its last part is the sweep's name, and 'my sweep' is not plain"),
         (["hydra.sweeper.hold=prompts"], "hydra.sweeper.hold=prompts: must be one of"),
         (["hydra.sweeper.skip_if=[{seed: '>=0'}]"], "none of the 2 points is left"),
+        (["+sweeps=quick_cpu,loss_types"], "+sweeps=quick_cpu,loss_types: cannot be swept"),
+        (
+            ["hydra/launcher=slurm", "hydra.launcher.environment={A: b}"],
+            "hydra.launcher.environment: is empty, so a variable is added to it; write +hydra.launcher.",
+        ),
     ],
 )
 def test_wrong_words_about_the_sweep_are_told(
@@ -109,6 +152,12 @@ def test_the_plan_alone_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFix
     (note,) = [line for line in told.splitlines() if line.startswith("note")]
     assert "does not suit model=tiny, whose own is 0.0001; use +sweeps=quick_cpu" in note
     assert list(tmp_path.iterdir()) == []
+
+
+def test_options_by_a_pattern_are_an_axis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = multirun(capsys, "algorithm=glob(d*)", "hydra.sweeper.dry_run=true")
+    assert code == 0
+    assert "2 runs: 2 points" in told  # dapo, dr_grpo
 
 
 def settings_with(rate: float) -> dict[str, object]:

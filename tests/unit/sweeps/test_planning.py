@@ -125,6 +125,37 @@ def test_two_points_that_compute_the_same_are_one_run(tmp_path: Path) -> None:
     assert plan.skipped[0].reason == "computes the same as the point health=default"
 
 
+def test_of_two_points_that_differ_in_length_the_longer_one_is_run(tmp_path: Path) -> None:
+    plan, _ = plan_of(tmp_path, "trainer.max_steps=5,9,7")
+    assert [point.settings.trainer.max_steps for point in plan.points] == [9]
+    assert [(each.values, each.reason) for each in plan.skipped] == [
+        ({"trainer.max_steps": steps}, "is the beginning of the point trainer.max_steps=9") for steps in (5, 7)
+    ]
+
+
+def test_a_run_of_a_sweep_may_have_several_trackers(tmp_path: Path) -> None:
+    plan, _ = plan_of(tmp_path, "tracker=[mlflow,tensorboard]", "seed=0,1")
+    assert not plan.faults
+    assert {each.settings.tracker.tensorboard is not None for each in plan.points} == {True}
+    assert {each.settings.tracker.mlflow is not None for each in plan.points} == {True}
+
+
+def test_what_was_typed_beside_what_is_held_is_a_fault_and_not_thrown_away(tmp_path: Path) -> None:
+    """trainer.prompts_per_step is 32 by default; without `hold` both together are a fault, too."""
+    for hold in ("prompts_per_step", "completions_per_step"):
+        words = ("algorithm.num_generations=4,8", "trainer.completions_per_step=64")
+        plan, _ = plan_of(tmp_path, *words, hold=hold)
+        assert ["2 of them are set" in fault for fault in plan.faults] == [True]
+
+
+def test_a_condition_knows_the_option_that_is_the_same_for_all_points(tmp_path: Path) -> None:
+    condition = {"reward": "math_only", "seed": 1}
+    plan, _ = plan_of(tmp_path, "seed=0,1", "reward=math_only", skip_if=[condition])
+    assert [point.settings.seed for point in plan.points] == [0]
+    plan, _ = plan_of(tmp_path, "seed=0,1", skip_if=[condition])
+    assert next(iter(plan.faults)).startswith("hydra.sweeper.skip_if: reward holds several settings")
+
+
 def test_a_sweep_of_new_runs_each_time_is_refused(tmp_path: Path) -> None:
     plan, _ = plan_of(tmp_path, "resume=never", "seed=0,1")
     assert next(iter(plan.faults)).startswith("resume=never: a sweep finds its runs again")

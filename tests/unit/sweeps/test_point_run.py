@@ -53,6 +53,17 @@ def test_a_point_is_run_with_its_settings_and_then_found_done(sweep: SweepDirect
     assert len(ran(sweep)) == 1
 
 
+def test_a_point_that_was_made_longer_is_run_again(sweep: SweepDirectory) -> None:
+    console, _ = a_console()
+    assert run_point(sweep, 0, Terms(), console) == 0  # two steps
+    settings = sweep.settings.read_text().replace('"max_steps": 2', '"max_steps": 3')
+    sweep.settings.write_text(settings)
+    sweep.manifest.write_text(sweep.manifest.read_text().replace('"max_steps": 2', '"max_steps": 3'))
+    assert read_statuses(sweep)[0].reason == "2 steps are done, and 3 are asked for now"
+    assert run_point(sweep, 0, Terms(), console) == 0
+    assert len(ran(sweep)) == 2
+
+
 def start_at(sweep: SweepDirectory, moment: float) -> None:
     console, _ = a_console()
     time.sleep(max(0.0, moment - time.time()))

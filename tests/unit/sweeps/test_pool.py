@@ -94,7 +94,7 @@ def test_ctrl_c_leaves_a_sweep_that_goes_on(tmp_path: Path) -> None:
     assert states(sweep) == ["stopped", "missing", "missing"]
     assert "stopping: 1 running stop after their step" in out.getvalue()
     assert f"to go on: the same command again, or grpo-exp sweep resume {sweep.path}" in out.getvalue()
-    write_json(sweep.path / "stub.json", {"steps": 1, "step_seconds": 0.0})
+    write_json(sweep.path / "stub.json", {"steps": 2, "step_seconds": 0.0})
     assert start(sweep, TO_RESUME, console) == 0
     assert states(sweep) == ["completed"] * 3
     assert signal.getsignal(signal.SIGINT) == before
@@ -136,7 +136,7 @@ def test_cancel_stops_what_runs_and_keeps_the_rest_from_starting(tmp_path: Path)
     assert (done[0].num_marked, done[0].num_running) == (3, 0)
     assert states(sweep) == ["cancelled"] * 3
     assert len(records(sweep)) == 1
-    write_json(sweep.path / "stub.json", {"steps": 1, "step_seconds": 0.0})
+    write_json(sweep.path / "stub.json", {"steps": 2, "step_seconds": 0.0})
     assert start(sweep, TO_RESUME, console) == 0  # resuming takes the marks away
     assert sweep.read_cancelled() == set()
 

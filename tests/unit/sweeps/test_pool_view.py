@@ -34,7 +34,7 @@ def test_running_points_are_shown_with_step_and_reward(
         shown.started(second)
         shown.ended(read_statuses(sweep)[1], 130)
     told = out.getvalue()
-    assert "step 2/5" in told
+    assert "step 2/2" in told
     assert "reward 0.200" in told
     assert ("1 running, 1 waiting, 0 of 2 ended, 0 failed" in told) is is_terminal
     assert "2 steps, accuracy 0.250 -> 0.500 [1/2]" in told

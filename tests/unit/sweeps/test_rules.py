@@ -70,6 +70,9 @@ def test_a_condition_that_says_nothing_is_refused(condition: dict[str, Any], mes
         ({"paired": [["seed"]]}, "a pair of 1 axes moves with nothing"),
         ({"paired": [["seed", "a"], ["a", "b"]]}, "a is named twice"),
         ({"skip_if": [{"because": "x"}]}, "holds no condition"),
+        ({"skip_if": [{"seed": "==1"}]}, "seed: '==1' is no comparison; write '>8'"),
+        ({"skip_if": [{"seed": [2, ">"]}]}, "seed: '>' is no comparison"),
+        ({"skip_if": [{"trainer": {"max_steps": 1}}]}, "write each setting by its whole name, trainer.KEY"),
         ({"skip_iff": []}, "hydra.sweeper.skip_iff: there is no such setting"),
     ],
 )

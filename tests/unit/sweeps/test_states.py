@@ -140,18 +140,18 @@ def test_report_has_one_line_per_run(sweep: SweepDirectory, capsys: pytest.Captu
 
 
 def test_report_fills_in_what_another_call_swept(tmp_path: Path) -> None:
-    """The first call did not sweep the number of steps, so its runs have it from their settings: 5."""
+    """The first call did not sweep the number of steps, so its runs have it from their settings: 2."""
     from grpo_exp.sweeps.manifest import extend
     from grpo_exp.sweeps.summary import write_summary
     from unit.sweeps.sweep_folder import CALL, a_point
 
     sweep = a_sweep(tmp_path / "s", seeds=1)
     point = a_point(sweep.path, seed=1)
-    extend(sweep, [type(point)(point.words, {"trainer.max_steps": 5}, point.settings, point.point_id)], call=CALL)
+    extend(sweep, [type(point)(point.words, {"trainer.max_steps": 4}, point.settings, point.point_id)], call=CALL)
     write_summary(sweep, read_statuses(sweep))
     with sweep.summary.open() as stream:
         rows = list(csv.DictReader(stream))
-    assert [row["trainer.max_steps"] for row in rows] == ["5", "5"]
+    assert [row["trainer.max_steps"] for row in rows] == ["2", "4"]
     assert [row["trainer.learning_rate"] for row in rows] == ["0.0001", "0.0001"]
 
 

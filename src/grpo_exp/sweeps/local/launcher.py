@@ -15,6 +15,7 @@ from grpo_exp.sweeps.manifest import Entry, SweepDirectory
 from grpo_exp.sweeps.states import PointStatus, SchedulerView
 
 RUNS_HERE = True
+FOR_ONE_CALL: frozenset[str] = frozenset()
 
 
 def check(values: Mapping[str, Any]) -> LocalLauncherSettings:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from grpo_exp.sweeps.files import parse_object
 from grpo_exp.sweeps.slurm.directives import Chunk
 
 
@@ -35,17 +37,21 @@ def slurm_folder(sweep: Path) -> Path:
 def add_job(sweep: Path, job_id: str, chunk: Chunk, script: Path) -> None:
     """Append one job; a line is written as a whole, so that two submissions do not mix."""
     job = Job(job_id, chunk.offset, chunk.indices, str(script.relative_to(sweep)), time.time())
-    with (slurm_folder(sweep) / "jobs.jsonl").open("a") as stream:
-        stream.write(f"{json.dumps(asdict(job))}\n")
+    with (slurm_folder(sweep) / "jobs.jsonl").open("a+b") as stream:
+        end = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, end - 1))
+        # A line that a crash or a full disk cut is ended, so that this one does not run into it.
+        start = "\n" if stream.read(1) not in {b"", b"\n"} else ""
+        stream.write(f"{start}{json.dumps(asdict(job))}\n".encode())
 
 
 def read_jobs(sweep: Path) -> list[Job]:
-    """Return all jobs, oldest first; none where nothing was submitted."""
+    """Return all jobs, oldest first; none where nothing was submitted. A line that was cut is left out."""
     path = slurm_folder(sweep) / "jobs.jsonl"
     if not path.is_file():
         return []
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    return [Job(**{**record, "indices": tuple(record["indices"])}) for record in records]
+    records = [parse_object(line) for line in path.read_text().splitlines()]
+    return [Job(**{**record, "indices": tuple(record["indices"])}) for record in records if record is not None]
 
 
 def newest_job_of(jobs: Sequence[Job]) -> dict[int, Job]:

@@ -25,6 +25,7 @@ from grpo_exp.sweeps.slurm.settings import SlurmSettings
 from grpo_exp.sweeps.states import PointStatus, SchedulerView
 
 RUNS_HERE = False
+FOR_ONE_CALL = frozenset({"dry_run"})  # otherwise `resume` would never submit anything
 #: Variables through which a job would inherit the place of the one that submits it, or options that the script sets.
 _OF_A_JOB = ("SLURM_", "SBATCH_", "SRUN_")
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_RESERVATION", "SBATCH_CLUSTERS")

@@ -20,8 +20,11 @@ _OWN_OPTIONS = {
     "no-requeue": "hydra.launcher.max_requeues=0", "nodes": "hydra.launcher.nodes", "ntasks": None,
     "ntasks-per-node": None, "open-mode": None, "output": None, "parsable": None,
     "partition": "hydra.launcher.partition", "qos": "hydra.launcher.qos", "requeue": None,
-    "signal": "hydra.launcher.signal_seconds", "time": "hydra.launcher.time", "wait": None, "wrap": None,
+    "signal": "hydra.launcher.signal_seconds", "test-only": "hydra.launcher.dry_run=true",
+    "time": "hydra.launcher.time", "wait": None, "wrap": None,
 }  # fmt: skip
+#: Options of their own whose names are beginnings of the ones above: sbatch takes any beginning for the whole name.
+_LIKE_A_BEGINNING = {"gpus"}
 
 
 def single_line(value: str) -> str:
@@ -46,6 +49,20 @@ def time_text(value: Any) -> Any:
             "43200); write it as text with a colon: \"'12:00:00'\""
         )
     return value
+
+
+def to_seconds(time: str) -> int:
+    """Return the seconds of a time limit as sbatch reads it: `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S`."""
+    days, dash, rest = time.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    # Behind days the first number is the hours; without them the last one is the seconds.
+    hours, minutes, seconds = [*parts, 0, 0][:3] if dash else [0, *parts][-3:]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _completed(beginning: str) -> str:
+    """Return the option of the scripts that sbatch may take a name for, or the name itself."""
+    return next((name for name in _OWN_OPTIONS if name.startswith(beginning)), beginning)
 
 
 Line = Annotated[FilledText, AfterValidator(single_line)]
@@ -149,10 +166,12 @@ class SlurmSettings(Settings):
             name = option.removeprefix("--").partition("=")[0]
             if not option.startswith("--") or not name:
                 raise ValueError(f"{option!r} is no long option of sbatch; write it like --mail-type=FAIL")
-            if name in _OWN_OPTIONS:
-                owner = _OWN_OPTIONS[name]
+            meant = name if name in _OWN_OPTIONS or name in _LIKE_A_BEGINNING else _completed(name)
+            if meant in _OWN_OPTIONS:
+                owner = _OWN_OPTIONS[meant]
                 fix = f"use {owner}" if owner else "leave it out"
-                raise ValueError(f"--{name} belongs to the scripts, which depend on it; {fix}")
+                what = f"--{name}" if meant == name else f"--{name} is --{meant} to sbatch, which"
+                raise ValueError(f"{what} belongs to the scripts, which depend on it; {fix}")
         return value
 
     @model_validator(mode="after")
@@ -160,6 +179,16 @@ class SlurmSettings(Settings):
         if self.gpu_type is not None and not self.gpus_per_node:
             raise ValueError(
                 f"gpu_type: {self.gpu_type} and no GPU is asked for; add hydra.launcher.gpus_per_node=N, or leave it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_time_to_run(self) -> SlurmSettings:
+        if self.time is not None and to_seconds(self.time) <= self.signal_seconds:
+            raise ValueError(
+                f"time: {self.time} is {to_seconds(self.time)} s to sbatch, and a run is asked to stop "
+                f"{self.signal_seconds} s before its end, so that it would get nowhere; give more time (hours as "
+                "'12:00:00'), or lower hydra.launcher.signal_seconds"
             )
         return self
 

@@ -10,7 +10,7 @@ import pytest
 
 from grpo_exp.errors import ConfigError
 from grpo_exp.sweeps.slurm.launcher import check
-from grpo_exp.sweeps.slurm.settings import SlurmSettings
+from grpo_exp.sweeps.slurm.settings import SlurmSettings, to_seconds
 from hydra_plugins.grpo_exp_slurm_launcher import SlurmLauncherConf
 
 
@@ -35,6 +35,19 @@ def test_time_stays_the_text_that_it_was(time: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("time", "seconds"),
+    [("30:00", 1800), ("12:00:00", 43_200), ("2-00", 172_800), ("1-12:30", 131_400), ("1-00:00:01", 86_401)],
+)
+def test_time_is_read_as_sbatch_reads_it(time: str, seconds: int) -> None:
+    assert to_seconds(time) == seconds
+
+
+@pytest.mark.parametrize("option", ["--gpus=8", "--mem-per-cpu=4G", "--time-min=1:00:00", "--exclusive", "--nice"])
+def test_further_options_are_handed_on(option: str) -> None:
+    assert check({"sbatch_options": [option]}).sbatch_options == (option,)
+
+
+@pytest.mark.parametrize(
     ("name", "value", "told"),
     [
         ("time", 43200, "43200"),  # what YAML makes of 12:00:00
@@ -54,6 +67,12 @@ def test_time_stays_the_text_that_it_was(time: str) -> None:
         ("sbatch_options", ["-n4"], "--mail-type=FAIL"),
         ("sbatch_options", ["--array=0-9"], "--array belongs to the scripts"),
         ("sbatch_options", ["--nodes=4"], "use hydra.launcher.nodes"),
+        ("sbatch_options", ["--arra=0-9"], "--arra is --array to sbatch"),
+        ("sbatch_options", ["--no-req"], "use hydra.launcher.max_requeues=0"),
+        ("sbatch_options", ["--test-only"], "use hydra.launcher.dry_run=true"),
+        ("time", "00:05:00", "00:05:00 is 300 s to sbatch, and a run is asked to stop 300 s before its end"),
+        ("time", "5:00", "5:00 is 300 s to sbatch"),
+        ("time", "0:0", "would get nowhere"),
         ("throttle", 0, "1"),
         ("nodez", 2, "nodes"),
     ],

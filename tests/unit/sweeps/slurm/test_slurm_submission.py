@@ -195,6 +195,17 @@ def test_controller_that_does_not_answer_is_no_answer(stubs: Stubs, tmp_path: Pa
         launcher.view(submitted(tmp_path / "s", planned))
 
 
+def test_line_of_a_job_that_a_full_disk_cut_is_passed_over(tmp_path: Path, planned: dict[str, Any]) -> None:
+    sweep = sweep_of(tmp_path / "s", 2, planned)
+    folder = slurm_folder(sweep.path)
+    folder.mkdir()
+    add_job(sweep.path, "7", Chunk(0, (0, 1)), folder / "a")
+    with (folder / "jobs.jsonl").open("a") as stream:
+        stream.write('{"job_id": "8", "off')
+    add_job(sweep.path, "9", Chunk(0, (1,)), folder / "b")
+    assert [job.job_id for job in read_jobs(sweep.path)] == ["7", "9"]
+
+
 def test_job_that_squeue_has_forgotten_is_no_error(stubs: Stubs, tmp_path: Path, planned: dict[str, Any]) -> None:
     stubs.add("squeue", 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1')
     assert launcher.view(submitted(tmp_path / "s", planned)) == {}
