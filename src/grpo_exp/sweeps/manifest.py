@@ -240,7 +240,9 @@ def merge(sweep: SweepDirectory, points: Sequence[Point]) -> Merged:
         index = index_of.setdefault(point.run_id, len(entries))
         settings = point.settings
         steps = settings.trainer.max_steps
-        entry = Entry(index, point.words, point.values, point.point_id, settings.seed, point.run_id, steps)
+        # A narrower call fixes what an earlier one varied: the run still has its place on that axis.
+        values = {**entries[index].values, **point.values} if index < len(entries) else point.values
+        entry = Entry(index, point.words, values, point.point_id, settings.seed, point.run_id, steps)
         line = json.dumps(settings.model_dump(mode="json"))
         entries[index : index + 1], lines[index : index + 1] = [entry], [line]
     lost = [entry.index for entry in entries if parse_object(lines[entry.index]) is None]

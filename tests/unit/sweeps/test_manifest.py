@@ -46,6 +46,14 @@ def test_what_may_change_on_resume_is_taken_from_the_newest_call(tmp_path: Path)
     assert sweep.read_settings(entry)["health"]["enabled"] is False
 
 
+def test_a_narrower_call_keeps_the_place_of_a_run_on_the_axes(tmp_path: Path) -> None:
+    """As after `algorithm=dapo,grpo` the call `algorithm=dapo seed=0,3`: no column of the table may become empty."""
+    sweep = a_sweep(tmp_path / "s", seeds=1)
+    point = a_point(sweep.path, seed=0)
+    extend(sweep, [type(point)(point.words, {"seed": 0}, point.settings, point.point_id)], call=CALL)
+    assert dict(sweep.read_entry(0).values) == {"trainer.learning_rate": 1e-4, "seed": 0}
+
+
 def add_seeds(folder: str, first: int) -> None:
     for seed in range(first, first + 10):
         extend(SweepDirectory(Path(folder)), [a_point(Path(folder), seed=seed)], call=CALL)
