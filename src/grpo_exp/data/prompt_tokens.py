@@ -47,7 +47,7 @@ def build_counter(model: ModelSettings) -> TokenCounter:
     if model.kind == "smollm2_bundled":
         raise _not_countable("smollm2_bundled", "its tokenizer is read by transformers alone")
     assert model.path is not None  # their validators refuse a null path
-    return _from_folder(_tokenizer_folder(model.path, model.revision), model, model.path)
+    return _from_folder(tokenizer_folder(model.path, model.revision), model, model.path)
 
 
 def _count_tiny(messages: Sequence[Message]) -> int:
@@ -56,7 +56,7 @@ def _count_tiny(messages: Sequence[Message]) -> int:
     return written + sum(2 if message["role"] == "assistant" else 1 for message in messages) + 1
 
 
-def _tokenizer_folder(path: str, revision: str | None) -> Path:
+def tokenizer_folder(path: str, revision: str | None) -> Path:
     """Return the model's folder; of a model on the hub one that holds its tokenizer's files."""
     folder = Path(path).expanduser()
     if folder.is_dir():

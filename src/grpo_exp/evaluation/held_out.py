@@ -64,9 +64,9 @@ def evaluate_held_out(
     prompts = [[dict(message) for message in row.prompt] for row in rows]
     sampled = generate(prompts, num_samples)
     greedy = generate(prompts, 1, greedy=True)
-    scores = _score(rows, sampled, components)
+    scores = score_groups(rows, sampled, components)
     judged = next(component for component in components if component.name == primary)
-    greedy_values = [s.value for s in _score(rows, greedy, [judged])[primary] if s.value is not None]
+    greedy_values = [s.value for s in score_groups(rows, greedy, [judged])[primary] if s.value is not None]
     summary = {
         "num_prompts": len(rows),
         "num_samples": num_samples,
@@ -81,9 +81,16 @@ def evaluate_held_out(
     return HeldOutResult(summary, _samples(rows, sampled, scores))
 
 
-def _score(
+def score_groups(
     rows: Sequence[PromptRow], groups: Sequence[Sequence[Completion]], components: Sequence[RewardComponent]
 ) -> dict[str, list[Score]]:
+    """Return the scores of each component, those of one prompt behind each other.
+
+    Args:
+        rows: The prompts.
+        groups: Completions of each.
+        components: What judges.
+    """
     completions = [completion.text for group in groups for completion in group]
     plain = [row.to_dict() for row, group in zip(rows, groups, strict=True) for _ in group]
     columns = {

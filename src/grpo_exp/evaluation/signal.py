@@ -13,8 +13,10 @@ as hopelessly easy).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +53,41 @@ def predict_signal(num_right: Sequence[int], num_samples: int, sizes: Sequence[i
     if not all(0 <= right <= num_samples for right in num_right):
         raise ValueError(f"predict_signal: counts must lie between 0 and {num_samples}")
     return [
-        _unbiased(num_right, num_samples, size) if size <= num_samples else _fitted(num_right, num_samples, size)
+        _unbiased(_verdicts(num_right, num_samples), size)
+        if size <= num_samples
+        else _fitted(num_right, num_samples, size)
         for size in sizes
     ]
 
 
-def _unbiased(num_right: Sequence[int], num_samples: int, size: int) -> Signal:
-    ways = math.comb(num_samples, size)
-    values = [1 - (math.comb(right, size) + math.comb(num_samples - right, size)) / ways for right in num_right]
+def predict_variance(rewards: Sequence[Sequence[float]], sizes: Sequence[int]) -> list[Signal]:
+    """Predict the share of groups whose rewards differ, whatever the reward is made of: 1 - frac_reward_zero_std.
+
+    As `predict_signal` up to the number of samples, with each different reward for a verdict of its own:
+    `1 - sum_v C(n_v, G)/C(n, G)`. Larger sizes are left out.
+
+    Args:
+        rewards: For each prompt the rewards of its samples, equally many.
+        sizes: Group sizes to predict, 2 or more each.
+    """
+    return [_unbiased([Counter(group) for group in rewards], size) for size in sizes if size <= len(rewards[0])]
+
+
+def _unbiased(counts: Sequence[Mapping[Any, int]], size: int) -> Signal:
+    values = []
+    for count in counts:
+        ways = math.comb(sum(count.values()), size)
+        values.append(1 - sum(math.comb(number, size) for number in count.values()) / ways)
     return Signal(size, *_mean_and_error(values), extrapolated=False)
+
+
+def _verdicts(num_right: Sequence[int], num_samples: int) -> list[Mapping[Any, int]]:
+    return [{True: right, False: num_samples - right} for right in num_right]
 
 
 def _fitted(num_right: Sequence[int], num_samples: int, size: int) -> Signal:
     # The error is that of the largest size that has an unbiased estimate; the fit adds what nobody can know.
-    error = _unbiased(num_right, num_samples, num_samples).standard_error
+    error = _unbiased(_verdicts(num_right, num_samples), num_samples).standard_error
     a_b = _fit_beta(num_right, num_samples)
     mean = sum(num_right) / (len(num_right) * num_samples)
     if a_b is None:  # no spread between prompts beyond that of their samples: one pass rate for all

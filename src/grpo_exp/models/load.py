@@ -8,10 +8,12 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from grpo_exp.data.prompt_tokens import tokenizer_folder
 from grpo_exp.models.bundled import bundled_folder
 from grpo_exp.models.hub import fetch_folder
-from grpo_exp.models.pretrained import load_pretrained
+from grpo_exp.models.pretrained import load_pretrained, load_tokenizer_from
 from grpo_exp.models.tiny import load_tiny, load_tiny_from
+from grpo_exp.models.tokenizer import build_tokenizer
 from grpo_exp.settings.model import ModelSettings
 
 
@@ -49,3 +51,18 @@ def _load_primed(settings: ModelSettings, folder: Path) -> tuple[PreTrainedModel
     if settings.kind == "tiny":
         return load_tiny_from(folder)
     return load_pretrained(settings, folder, name=f"model.prime_from={settings.prime_from}")
+
+
+def load_tokenizer(settings: ModelSettings) -> PreTrainedTokenizerBase:
+    """Return the tokenizer alone, with its chat template; of a model of the hub only the tokenizer's files are fetched.
+
+    Raises:
+        ConfigError: It is not at hand, or has no chat template.
+    """
+    if settings.kind == "tiny":
+        return build_tokenizer()
+    if settings.kind == "smollm2_bundled":
+        return load_tokenizer_from(settings, bundled_folder(), name="model=smollm2_bundled")
+    assert settings.path is not None  # their validators refuse a null path
+    folder = tokenizer_folder(settings.path, settings.revision)
+    return load_tokenizer_from(settings, folder, name=f"model.path={settings.path}")

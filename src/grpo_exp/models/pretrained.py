@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +30,43 @@ def load_pretrained(
     Raises:
         ConfigError: The folder holds no model, or there is no chat template.
     """
-    options = {"trust_remote_code": settings.trust_remote_code}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", **options)
+    tokenizer = load_tokenizer_from(settings, folder, name=name)
+    with _told(name):
         model = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=_DTYPES[settings.weights_dtype],
             attn_implementation=settings.attn_implementation,
             **_quantization(settings),
-            **options,
+            trust_remote_code=settings.trust_remote_code,
         )
-    except Exception as error:  # files of others: a broken one raises KeyError, TypeError, SafetensorError ...
+    return model, tokenizer
+
+
+def load_tokenizer_from(settings: PretrainedModel, folder: Path, *, name: str) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of a folder, with the chat template that the settings make of its own.
+
+    Raises:
+        ConfigError: The folder holds none, or there is no chat template.
+    """
+    with _told(name):
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, padding_side="left", trust_remote_code=settings.trust_remote_code
+        )
+    set_template(tokenizer, settings, name=name)
+    return tokenizer
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Say of what somebody else's files raise which model they belong to."""
+    try:
+        yield
+    except Exception as error:  # a broken one raises KeyError, TypeError, SafetensorError ...
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ConfigError(
             f"{name}: cannot be loaded ({why}); give a folder written "
             "by save_pretrained, with config.json, weights and tokenizer"
         ) from error
-    set_template(tokenizer, settings, name=name)
-    return model, tokenizer
 
 
 def _quantization(settings: PretrainedModel) -> dict[str, Any]:

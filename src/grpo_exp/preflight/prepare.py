@@ -37,15 +37,20 @@ class Prepared:
     """Lines of the memory plan; none on a CPU, and where the shape of the model is not known."""
     advice: tuple[str, ...] = ()
     """Values outside what the literature knows to work."""
+    data_were_read: bool = True
+    """False where `data` is empty, since nobody wanted to wait for it."""
 
 
-def prepare(settings: RunSettings, *, load_data: LoadData | None = None, runs_here: bool = True) -> Prepared:
+def prepare(
+    settings: RunSettings, *, load_data: LoadData | None = None, runs_here: bool = True, reads_data: bool = True
+) -> Prepared:
     """Check what several groups, files and folders together can get wrong.
 
     Args:
         settings: Of the run.
         load_data: Reads the prompts and looks at them; for callers that check many runs and keep what they read.
         runs_here: The run will be on this machine, so that its devices must do.
+        reads_data: Read the prompts; without them what depends on them is neither checked nor told.
 
     Raises:
         ConfigError: All faults at once.
@@ -57,14 +62,20 @@ def prepare(settings: RunSettings, *, load_data: LoadData | None = None, runs_he
         *sampling_faults(settings),
         *folder_faults(settings),
     ]
+    load = (load_data or load_run_data) if reads_data else _no_data
     plan = _collect(faults, lambda: solve_batch(settings))
-    data = None if plan is None else _collect(faults, lambda: (load_data or load_run_data)(settings, plan))
+    data = None if plan is None else _collect(faults, lambda: load(settings, plan))
     lines = () if plan is None or data is None else _plan_memory(faults, settings, plan, data, runs_here=runs_here)
     if faults:
         raise ConfigError(faults)
     assert plan is not None
     assert data is not None
-    return Prepared(plan, data, tuple(notes(settings, data)), lines, tuple(map(str, advice(settings))))
+    found = (tuple(notes(settings, data)), lines, tuple(map(str, advice(settings))))
+    return Prepared(plan, data, *found, data_were_read=reads_data)
+
+
+def _no_data(settings: RunSettings, plan: BatchPlan) -> PromptData:
+    return PromptData((), ())
 
 
 def _plan_memory(

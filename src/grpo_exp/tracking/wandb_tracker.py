@@ -40,6 +40,13 @@ MAX_TITLE_CHARACTERS = 63
 _ID, _URL = "id", "url"
 
 
+def server_address() -> str:
+    """Return the address of the server that W&B would talk to."""
+    import wandb
+
+    return str(wandb.Settings().base_url)
+
+
 def resolve_mode(mode: Literal["auto", "online", "offline", "disabled"]) -> Mode:
     """Turn `auto` into WANDB_MODE if that is set, else online where an API key is known, else offline.
 

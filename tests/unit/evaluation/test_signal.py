@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from grpo_exp.evaluation.signal import predict_signal
+from grpo_exp.evaluation.signal import predict_signal, predict_variance
 
 
 @pytest.mark.parametrize("right", range(7))
@@ -63,3 +63,10 @@ def test_error_is_that_of_a_mean_over_prompts() -> None:
 def test_numbers_out_of_range_are_refused(call: tuple[list[int], int, list[int]]) -> None:
     with pytest.raises(ValueError, match="predict_signal"):
         predict_signal(*call)
+
+
+def test_rewards_of_several_components_differ_more_often_than_verdicts() -> None:
+    """Rewards 1.1, 1.0, 0.1, 0.1: of the 6 pairs one is equal, so 5/6; right or wrong 4/6. Four samples give no 8."""
+    rewards = [[1.1, 1.0, 0.1, 0.1]]
+    assert [s.share for s in predict_variance(rewards, [2, 4, 8])] == pytest.approx([5 / 6, 1.0])
+    assert predict_signal([2], 4, [2])[0].share == pytest.approx(4 / 6)

@@ -52,9 +52,14 @@ def count_tokens(settings: RunSettings, batch: BatchPlan, prompt_tokens: int | N
     return Tokens(batch.per_device_train_batch_size, generated, prompt, completion)
 
 
-def longest_prompt(settings: RunSettings, data: PromptData) -> int:
-    """Return about how many tokens the longest prompt has, from its characters: no tokenizer is loaded."""
+def longest_prompt(settings: RunSettings, data: PromptData) -> int | None:
+    """Return about how many tokens the longest prompt has, from its characters: no tokenizer is loaded.
+
+    Where none have been read it is the length above which they are left out, or None.
+    """
     rows = (*data.train, *data.evaluation)
+    if not rows:
+        return settings.dataset.max_prompt_length
     if settings.model.kind == "tiny":
         return max(most_tokens(row.prompt) for row in rows)
     return max(_guess(row) for row in rows)
