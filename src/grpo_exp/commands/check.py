@@ -20,10 +20,11 @@ def main(words: Sequence[str]) -> int:
         ConfigError: All faults that `train` would find.
     """
     settings = build_request(load.compose(words), words).settings
-    prepared, console = prepare(settings), build_console()
+    runs_here = settings.launch.gpu is None  # a GPU that is named is elsewhere: this may be a login node
+    prepared, console = prepare(settings, runs_here=runs_here), build_console()
     run_id = f"{settings_hash(settings.model_dump(mode='json'))}-s{settings.seed}"
     console.print(f"run      {settings.output_dir}/{settings.name}/{run_id}", soft_wrap=True)
-    for title, text in effective_lines(settings):
+    for title, text in effective_lines(settings, runs_here=runs_here):
         console.print(f"{title:<9}{text}", soft_wrap=True)
     console.print(f"batch    {prepared.plan.describe()}", soft_wrap=True)
     console.print(f"data     {len(prepared.data.train)} training prompts, {len(prepared.data.evaluation)} held out")
