@@ -22,6 +22,11 @@ def uses_cpu(device: str) -> bool:
     return device == "cpu" or (device == "auto" and not gpu_is_visible())
 
 
+def will_use_cpu(device: str, *, runs_here: bool) -> bool:
+    """Say whether a run will be on a CPU, as far as it is known: `auto` on another machine may well be a GPU there."""
+    return uses_cpu(device) if runs_here else device == "cpu"
+
+
 def gpu_is_visible() -> bool:
     """Say whether a worker started from here would find a GPU."""
     return count_visible_gpus() != 0

@@ -35,6 +35,7 @@ NEEDED = {
     "dataset=jsonl": ["dataset.path=rows.jsonl"],
     "model=local": ["model.path=folder"],
     "benchmark=jsonl": ["benchmark.path=rows.jsonl"],
+    "model=hub": ["model.path=organisation/name"],
 }
 
 

@@ -49,8 +49,9 @@ def main(words: Sequence[str]) -> int:
         return _check_sweep(asked)
     settings = build_request(load.compose(asked.overrides), asked.overrides).settings
     reads_data = asked.deep or asked.signal or settings.dataset.kind in _QUICK_DATA
-    prepared, console = prepare(settings, reads_data=reads_data), build_console()
-    _print(settings, prepared, console)
+    runs_here = settings.launch.gpu is None  # a GPU that is named is elsewhere: this may be a login node
+    prepared, console = prepare(settings, runs_here=runs_here, reads_data=reads_data), build_console()
+    _print(settings, prepared, console, runs_here=runs_here)
     if asked.deep:
         from grpo_exp.deep_check import deep_check
 
@@ -75,9 +76,10 @@ def _check_sweep(asked: CheckWords) -> int:
     return subprocess.run([sys.executable, "-m", "grpo_exp.train", *words]).returncode
 
 
-def _print(settings: RunSettings, prepared: Prepared, console: Console) -> None:
+def _print(settings: RunSettings, prepared: Prepared, console: Console, *, runs_here: bool) -> None:
     run_id = f"{settings_hash(settings.model_dump(mode='json'))}-s{settings.seed}"
-    lines = [("run", f"{settings.output_dir}/{settings.name}/{run_id}"), *effective_lines(settings)]
+    lines = [("run", f"{settings.output_dir}/{settings.name}/{run_id}")]
+    lines += effective_lines(settings, runs_here=runs_here)
     data = f"{len(prepared.data.train)} training prompts, {len(prepared.data.evaluation)} held out"
     lines.append(("data", data if prepared.data_were_read else "not read: --deep does, which may need the network"))
     lines += [("memory", line) for line in prepared.memory]

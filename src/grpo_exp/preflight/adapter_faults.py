@@ -11,11 +11,12 @@ from grpo_exp.settings.run import RunSettings
 _OFF = "use model/lora=off"
 
 
-def adapter_faults(settings: RunSettings) -> list[str]:
+def adapter_faults(settings: RunSettings, *, runs_here: bool) -> list[str]:
     """Return why these adapters cannot be trained in this run."""
     if not settings.model.lora.enabled:
         return []
-    return [*_lora_faults(settings), *(_quantization_faults(settings) if settings.model.lora.is_quantized else ())]
+    quantized = _quantization_faults(settings, runs_here) if settings.model.lora.is_quantized else ()
+    return [*_lora_faults(settings), *quantized]
 
 
 def _lora_faults(settings: RunSettings) -> Iterator[str]:
@@ -37,15 +38,19 @@ def _lora_faults(settings: RunSettings) -> Iterator[str]:
         )
 
 
-def _quantization_faults(settings: RunSettings) -> Iterator[str]:
+def _quantization_faults(settings: RunSettings, runs_here: bool) -> Iterator[str]:
     given, strategy = "model.lora.quantization=nf4", settings.launch.strategy
     if settings.model.kind == "tiny":
         yield f"{given}: the built-in policy has a million weights in float32 and nothing to save; use none"
         return
     if importlib.util.find_spec("bitsandbytes") is None:
         yield f"{given}: the package bitsandbytes is not installed; pip install 'grpo-exp[qlora]', or use none"
-    if devices.uses_cpu(settings.launch.device):
-        yield f"{given}: the 4-bit kernels are for a GPU and the run is on the CPU; use none"
+    if devices.will_use_cpu(settings.launch.device, runs_here=runs_here):
+        # Read in bitsandbytes 0.50 (`Linear4bit.forward`, `matmul_4bit`) and seen: an error in the first backward pass.
+        yield (
+            f"{given}: on a CPU bitsandbytes packs the weights anew for the first generation, and what is packed so "
+            "cannot be trained through; use none"
+        )
     if settings.vllm.mode != "off":
         yield (
             f"vllm={settings.vllm.mode}: TRL merges the adapter into the weights that it sends to vLLM, and merging "

@@ -23,8 +23,8 @@ def group_faults(settings: RunSettings, *, runs_here: bool = True) -> list[str]:
         runs_here: Look at this machine's devices, too; a login node has none of those of the cluster.
     """
     return [
-        *model_faults(settings),
-        *adapter_faults(settings),
+        *model_faults(settings, runs_here=runs_here),
+        *adapter_faults(settings, runs_here=runs_here),
         *vllm_faults(settings, runs_here=runs_here),
         *launch_faults(settings, runs_here=runs_here),
         *(_device_faults(settings) if runs_here else ()),

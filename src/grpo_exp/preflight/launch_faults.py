@@ -16,7 +16,7 @@ def launch_faults(settings: RunSettings, *, runs_here: bool) -> list[str]:
         faults.append(
             f"{given}: the package deepspeed is not installed; pip install 'grpo-exp[deepspeed]', or use launch=fsdp2"
         )
-    if launch.strategy != "ddp" and devices.uses_cpu(launch.device) and (runs_here or launch.device == "cpu"):
+    if launch.strategy != "ddp" and devices.will_use_cpu(launch.device, runs_here=runs_here):
         faults.append(
             f"{given}: accelerate shares a model out over GPUs only, and on a CPU every process would silently hold "
             "all of it; use launch.strategy=ddp"

@@ -14,13 +14,14 @@ from grpo_exp.settings.run import RunSettings
 _PARTS = {"weights": ("*.safetensors", "*.bin"), "tokenizer": ("tokenizer*", "vocab*", "*.model")}
 
 
-def model_faults(settings: RunSettings) -> list[str]:
+def model_faults(settings: RunSettings, *, runs_here: bool) -> list[str]:
     """Return what keeps this model from being loaded and trained as it is asked for."""
+    on_cpu = devices.will_use_cpu(settings.launch.device, runs_here=runs_here)
     return [
         *_length_faults(settings),
         *(_source_faults(settings) if settings.model.prime_from is None else _primed_faults(settings)),
-        *_type_faults(settings),
-        *_kernel_faults(settings),
+        *_type_faults(settings, on_cpu=on_cpu),
+        *_kernel_faults(settings, on_cpu=on_cpu),
     ]
 
 
@@ -118,7 +119,7 @@ def _folder_faults(text: str) -> list[str]:
     ]
 
 
-def _type_faults(settings: RunSettings) -> list[str]:
+def _type_faults(settings: RunSettings, *, on_cpu: bool) -> list[str]:
     model, launch = settings.model, settings.launch
     if not isinstance(model, PretrainedModel):
         return []
@@ -128,7 +129,7 @@ def _type_faults(settings: RunSettings) -> list[str]:
             "model.dtype=float16: with launch.mixed_precision=fp16 the loss is scaled, and gradients in float16 "
             "cannot be scaled back; use model.dtype=float32, or launch.mixed_precision=no"
         )
-    if model.dtype == "bfloat16" and not model.lora.enabled and devices.uses_cpu(launch.device):
+    if model.dtype == "bfloat16" and not model.lora.enabled and on_cpu:
         faults.append(
             f"model.dtype=bfloat16: {lost_steps(settings)}, and a CPU gains nothing by it; use float32, or null"
         )
@@ -148,12 +149,12 @@ def lost_steps(settings: RunSettings) -> str:
     )
 
 
-def _kernel_faults(settings: RunSettings) -> list[str]:
+def _kernel_faults(settings: RunSettings, *, on_cpu: bool) -> list[str]:
     model, launch = settings.model, settings.launch
     if not isinstance(model, PretrainedModel) or model.attn_implementation != "flash_attention_2":
         return []
     given = "model.attn_implementation=flash_attention_2"
-    if devices.uses_cpu(launch.device):
+    if on_cpu:
         return [f"{given}: needs a GPU and the run is on the CPU; use model.attn_implementation=sdpa"]
     faults = []
     if importlib.util.find_spec("flash_attn") is None:
