@@ -218,6 +218,15 @@ TOLD = {
         ["health.kl_probe.enabled=false", "health.kl_probe.completions=32"],
         "health.kl_probe.completions=32 has no effect: health.kl_probe.enabled is false",
     ),
+    # 2 prompts x 8 completions = 16.
+    "probe larger than a batch": (
+        ["trainer.prompts_per_step=2", "health.kl_probe.completions=17"],
+        "health.kl_probe.completions=17: one generated batch has 16",
+    ),
+    "punishment that does not count": (
+        ["algorithm=dapo", "algorithm.overlong.weight=0"],
+        "algorithm.overlong.weight=0: the punishment is logged and does not count",
+    ),
     "components that are one": (
         ["algorithm=gdpo", "algorithm.dynamic_sampling.enabled=false", "reward=math_only"],
         "algorithm.multi_objective_aggregation=normalize_then_sum: the reward has one component",

@@ -17,6 +17,7 @@ from grpo_exp.preflight.extra_notes import extra_notes
 from grpo_exp.preflight.sampling import sampling_notes
 from grpo_exp.preflight.tiny_text import longest_answer
 from grpo_exp.preflight.vllm_notes import vllm_notes
+from grpo_exp.settings.batching import solve_batch
 from grpo_exp.settings.fast_step import fast_step_fault
 from grpo_exp.settings.run import RunSettings
 
@@ -183,6 +184,13 @@ def _health_notes(settings: RunSettings) -> list[str]:
             "leave it out, or set that true"
             for name in changed(health.kl_probe, "completions", "every_steps")
         ]
+    elif changed(health.kl_probe, "completions") and health.kl_probe.completions > (
+        generated := solve_batch(settings).completions_per_generation
+    ):
+        found.append(
+            f"health.kl_probe.completions={health.kl_probe.completions}: one generated batch has {generated}, and the "
+            "probe keeps those; lower it"
+        )
     rules = {
         f"health.rules.{name}.{field}": getattr(rule, field)
         for name, rule in health.rules

@@ -73,4 +73,9 @@ def _overlong_notes(settings: RunSettings) -> list[str]:
         return [
             f"algorithm.overlong has no effect: the reward has a component {OVERLONG} of its own; leave one of them out"
         ]
+    if overlong.weight == 0:
+        return [
+            "algorithm.overlong.weight=0: the punishment is logged and does not count; raise it, or leave it so for "
+            "the curve alone"
+        ]
     return []

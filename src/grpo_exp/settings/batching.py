@@ -46,6 +46,11 @@ class BatchPlan:
         return self.prompts_per_step * self.updates_per_batch
 
     @property
+    def completions_per_generation(self) -> int:
+        """Completions of one generated batch, over all processes."""
+        return self.prompts_per_generation * self.num_generations
+
+    @property
     def optimizer_steps_per_generation(self) -> int:
         """Optimizer steps until the next batch is generated."""
         return self.updates_per_batch * self.num_iterations
