@@ -213,7 +213,5 @@ def test_data_without_solutions_are_refused_before_a_model_is_loaded(tmp_path: P
     rows.write_text("".join(json.dumps({"prompt": f"{i}?", "target": "1"}) + "\n" for i in range(60)))
     data = ["dataset=jsonl", f"dataset.path={rows}"]
     small = [word for word in SMALL if not word.startswith("dataset")]
-    with pytest.raises(
-        ConfigError, match=r"has a worked solution; name its column with dataset.solution"
-    ):
+    with pytest.raises(ConfigError, match=r"has a worked solution; name its column with dataset.solution"):
         prepare(load.to_settings(load.compose([*small, *data], primary="sft")))
