@@ -10,12 +10,12 @@ from rich.console import Console
 from grpo_exp import provenance
 from grpo_exp.composition import RunRequest, build_request
 from grpo_exp.errors import ExitCode
+from grpo_exp.preflight import prepare
 from grpo_exp.runner import run
 from grpo_exp.settings import load
+from grpo_exp.settings.model_values import PRIME_FIRST
 from grpo_exp.settings.run import RunSettings
 
-#: What `model.prime_from` says for a run that fine-tunes first.
-PRIME_FIRST = "sft"
 #: Starts of words that are about GRPO alone; `sft.yaml` has values of its own for these.
 _NOT_OF_SFT = ("model.prime_from", "trainer", "name=", "resume=", "vllm", "health", "algorithm.", "sft")
 
@@ -43,18 +43,27 @@ def prime_first(words: Sequence[str], console: Console) -> tuple[int, Path]:
     return run(request, console), _folder_of(request.settings)
 
 
+def begun_from(settings: RunSettings, folder: Path | None) -> RunSettings:
+    """Return settings whose model begins with the weights of a run, or with its own."""
+    model = settings.model.model_copy(update={"prime_from": None if folder is None else str(folder)})
+    return settings.model_copy(update={"model": model})
+
+
 def with_primed_weights(request: RunRequest, folder: Path) -> RunRequest:
     """Return a request whose model begins with the weights of a run."""
-    settings = request.settings
-    model = settings.model.model_copy(update={"prime_from": str(folder)})
-    primed = settings.model_copy(update={"model": model})
+    primed = begun_from(request.settings, folder)
     return RunRequest(primed, request.overrides, load.to_yaml(primed.model_dump(mode="json")), request.command)
 
 
 def run_primed(request: RunRequest, words: Sequence[str], console: Console) -> int:
-    """Run a request, after the fine-tuning that it asks for; a fine-tuning that fails ends both."""
+    """Run a request, after the fine-tuning that it asks for; a fine-tuning that fails ends both.
+
+    Raises:
+        ConfigError: All faults at once, those of GRPO before anything is fine-tuned.
+    """
     if request.settings.model.prime_from != PRIME_FIRST:
         return run(request, console)
+    prepare(begun_from(request.settings, None))
     code, folder = prime_first(words, console)
     return code if code != ExitCode.COMPLETED else run(with_primed_weights(request, folder), console)
 

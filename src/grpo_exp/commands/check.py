@@ -32,7 +32,9 @@ from grpo_exp.preflight.effective import effective_lines
 from grpo_exp.provenance import settings_hash
 from grpo_exp.settings import load
 from grpo_exp.settings.batching import BatchPlan
+from grpo_exp.settings.model_values import PRIME_FIRST
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.sft_run import begun_from
 
 #: Kinds of data sets that are read in a moment, without the network.
 _QUICK_DATA = ("arithmetic", "jsonl")
@@ -47,10 +49,15 @@ def main(words: Sequence[str]) -> int:
     asked = sort_words(words)
     if asked.is_sweep:
         return _check_sweep(asked)
-    settings = build_request(load.compose(asked.overrides), asked.overrides).settings
+    settings, console = build_request(load.compose(asked.overrides), asked.overrides).settings, build_console()
+    if settings.model.prime_from == PRIME_FIRST:
+        console.print(
+            "note     model.prime_from=sft: fine-tuning comes first, which is not checked here", soft_wrap=True
+        )
+        settings = begun_from(settings, None)
     reads_data = asked.deep or asked.signal or settings.dataset.kind in _QUICK_DATA
     runs_here = settings.launch.gpu is None  # a GPU that is named is elsewhere: this may be a login node
-    prepared, console = prepare(settings, runs_here=runs_here, reads_data=reads_data), build_console()
+    prepared = prepare(settings, runs_here=runs_here, reads_data=reads_data)
     _print(settings, prepared, console, runs_here=runs_here)
     if asked.deep:
         from grpo_exp.deep_check import deep_check

@@ -8,6 +8,7 @@ from pathlib import Path
 from grpo_exp import devices
 from grpo_exp.preflight.model_files import context_length, read_config
 from grpo_exp.settings.model import BundledModel, HubModel, LocalModel, PretrainedModel
+from grpo_exp.settings.model_values import PRIME_FIRST
 from grpo_exp.settings.run import RunSettings
 
 #: What a model's folder needs besides `config.json`, in any of the forms that transformers reads.
@@ -48,8 +49,11 @@ def _source_faults(settings: RunSettings) -> list[str]:
 def _primed_faults(settings: RunSettings) -> list[str]:
     """Look whether a run holds weights that this one can begin with."""
     text, model = str(settings.model.prime_from), settings.model
-    if text == "sft":  # that run comes first, with checks of its own
-        return _source_faults(settings.model_copy(update={"model": model.model_copy(update={"prime_from": None})}))
+    if text == PRIME_FIRST:
+        return [
+            "model.prime_from=sft: only `python -m grpo_exp.train` of a single run fine-tunes first; run grpo-exp sft, "
+            "and give its folder"
+        ]
     folder, given = Path(text).expanduser(), f"model.prime_from={text}"
     config = read_config(folder)
     if config is None or "model" not in config:

@@ -8,6 +8,7 @@ from typing import Any
 
 from grpo_exp.settings.dataset import DatasetSettings
 from grpo_exp.settings.model import HubModel, LocalModel, ModelSettings, PretrainedModel
+from grpo_exp.settings.model_values import PRIME_FIRST
 from grpo_exp.settings.run import RESUME_WORDS, RunSettings
 from grpo_exp.settings.tracker import TrackerSettings
 
@@ -28,7 +29,7 @@ def absolute_paths(settings: RunSettings, base: Path) -> RunSettings:
 
 
 def _absolute_model(settings: ModelSettings, base: Path, absolute: Callable[[str | None], str | None]) -> ModelSettings:
-    primed = settings.prime_from if settings.prime_from == "sft" else absolute(settings.prime_from)
+    primed = settings.prime_from if settings.prime_from == PRIME_FIRST else absolute(settings.prime_from)
     changes: dict[str, Any] = {"prime_from": primed}
     if isinstance(settings, PretrainedModel):
         changes["chat_template"] = absolute(settings.chat_template)

@@ -204,8 +204,16 @@ def test_folder_to_begin_with_must_hold_trained_weights_of_this_model(tmp_path: 
     assert "grpo-exp merge" in refusal(f"model.prime_from={adapter}")
     other = a_run(tmp_path / "other", "config.json", kind="local")
     assert "that run trained model.kind=local and this one has tiny" in refusal(f"model.prime_from={other}")
+    assert "only `python -m grpo_exp.train` of a single run" in refusal("model.prime_from=sft")
     right = a_run(tmp_path / "right", "config.json")
     prepare(load.to_settings(load.compose([*SMALL, f"model.prime_from={right}", "trainer.prompts_per_step=4"])))
+
+
+def test_faults_of_grpo_come_before_anything_is_fine_tuned(tmp_path: Path) -> None:
+    words = [*SMALL, f"output_dir={tmp_path}", "model.prime_from=sft", "algorithm.dynamic_sampling.metric=nothing"]
+    with pytest.raises(ConfigError, match=r"algorithm.dynamic_sampling.metric=nothing"):
+        run_primed(build_request(load.compose(words), words), words, Console(quiet=True))
+    assert not list(tmp_path.iterdir())
 
 
 def test_data_without_solutions_are_refused_before_a_model_is_loaded(tmp_path: Path) -> None:

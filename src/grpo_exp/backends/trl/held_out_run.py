@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from trl.distributed import DistributedBackend
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.sft_trainer import SFTTrainer
 
@@ -81,7 +82,7 @@ def _weights(trainer: TimedGRPOTrainer | SFTTrainer, settings: RunSettings) -> I
     wrapped: Any = trainer.model_wrapped
     with (
         unwrap_model_for_generation(wrapped, trainer.accelerator) as model,
-        cast(Any, trainer)._dist.summon_full_params(wrapped, recurse=False),
+        DistributedBackend(trainer.accelerator).summon_full_params(wrapped, recurse=False),
     ):
         yield cast(PreTrainedModel, model)
 
