@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NotRequired, SupportsFloat, TypedDict
 
+from pydantic_core import from_json
+
 
 class MetricsRecord(TypedDict):
     """One line of `metrics.jsonl`."""
@@ -110,7 +112,7 @@ def to_record(step: int, metrics: Mapping[str, Any], time: float) -> MetricsReco
 def parse_line(line: str | bytes) -> MetricsRecord | None:
     """Read one line; None for an empty line and for one that a crash cut."""
     try:
-        record = json.loads(line)
+        record = from_json(line)  # half the time of json.loads, and a sweep has hundreds of thousands of lines
     except ValueError:
         return None
     if not isinstance(record, dict) or not {"step", "time", "metrics"} <= record.keys():

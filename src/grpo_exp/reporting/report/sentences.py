@@ -68,7 +68,8 @@ def _axis(axis: Axis, effects: Sequence[Effect]) -> list[str]:
         return [f"{axis.title}: no two points differ in it alone and share a seed, so its effect cannot be told apart."]
     supported = [effect for effect in effects if effect.is_supported]
     if supported:
-        return [_supported_effect(effect) for effect in sorted(supported, key=lambda e: -abs(e.contrast.difference))]
+        told = [_supported_effect(effect) for effect in sorted(supported, key=lambda e: -abs(e.contrast.difference))]
+        return [*told, *_unsupported_rest(axis, [effect for effect in effects if not effect.is_supported])]
     largest = max(effects, key=lambda effect: abs(effect.contrast.difference))
     low, high = largest.contrast.interval()
     first, second = _level(largest.first), _level(largest.second)
@@ -76,6 +77,16 @@ def _axis(axis: Axis, effects: Sequence[Effect]) -> list[str]:
         f"{axis.title}: the seeds support no difference between its values. The largest seen is {second} against "
         f"{first}, {largest.contrast.difference:+.3f} (95 % interval of this one alone {low:+.3f} to {high:+.3f})."
     ]
+
+
+def _unsupported_rest(axis: Axis, effects: Sequence[Effect]) -> list[str]:
+    if not effects:
+        return []
+    pairs = ", ".join(
+        f"{_level(e.second)} against {_level(e.first)} ({e.contrast.difference:+.3f})" for e in effects[:_MOST_NAMED]
+    )
+    more = ", ..." if len(effects) > _MOST_NAMED else ""
+    return [f"{axis.title}: no difference is supported for {pairs}{more}."]
 
 
 def _supported_effect(effect: Effect) -> str:
@@ -103,7 +114,8 @@ def _against_best(best: PointSummary, analysis: Analysis) -> list[str]:
         )
     if not_told:
         others = [_other(comparison, best, means) for comparison in not_told[:_MOST_NAMED]]
-        more = f", nor from {len(not_told) - _MOST_NAMED} further points" if len(not_told) > _MOST_NAMED else ""
+        left = len(not_told) - _MOST_NAMED
+        more = f", nor from {left} further point{'s' if left > 1 else ''}" if left > 0 else ""
         seeds = _seeds(max(comparison.contrast.num_pairs for comparison in not_told))
         lines.append(f"{seeds} cannot tell {best.mean:.3f} from {', '.join(others)}{more}.")
     return lines
