@@ -29,6 +29,7 @@ RECIPES = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "smok
 #: Recipe -> table to train on, and the held-out one where it is another.
 DATA = {
     "gsm8k_qwen2_5_1_5b": ("gsm8k", "gsm8k_test"),
+    "gsm8k_sft_qwen2_5_0_5b": ("gsm8k", "gsm8k_test"),
     "r1_zero_math_qwen2_5_7b": ("math", "math500"),
     "dapo_qwen2_5_7b": ("dapo_math_17k", None),
     "dr_grpo_qwen2_5_math_7b": ("math", "math500"),
@@ -45,6 +46,7 @@ SMALL = (
 )  # fmt: skip
 #: What only some recipes have.
 FURTHER = {
+    "gsm8k_sft_qwen2_5_0_5b": ("model.prime_from=null",),  # the chain itself: tests/unit/backends/test_sft.py
     "dapo_qwen2_5_7b": ("algorithm.updates_per_batch=2", "algorithm.dynamic_sampling.max_rounds=2"),
     "dr_grpo_qwen2_5_math_7b": ("trainer.warmup_steps=0",),  # its rate is constant
     "countdown_qwen2_5_3b": ("dataset.max_prompt_length=512",),  # one token a byte here

@@ -209,6 +209,16 @@ def test_folder_to_begin_with_must_hold_trained_weights_of_this_model(tmp_path: 
     prepare(load.to_settings(load.compose([*SMALL, f"model.prime_from={right}", "trainer.prompts_per_step=4"])))
 
 
+def test_recipe_that_fine_tunes_first_does_not_ask_for_it_twice() -> None:
+    """The recipe's own numbers for GRPO do not reach fine-tuning, either."""
+    words = ["experiment=gsm8k_sft_qwen2_5_0_5b", "tracker=none"]
+    grpo = load.to_settings(load.compose(words))
+    tuned = load.to_settings(load.compose(words, primary="sft"))
+    assert (grpo.model.prime_from, tuned.model.prime_from) == ("sft", None)
+    assert (tuned.trainer.max_steps, tuned.trainer.prompts_per_step, tuned.trainer.learning_rate) == (50, 16, 1e-5)
+    assert (tuned.dataset, tuned.name) == (grpo.dataset, "sft-gsm8k")
+
+
 def test_faults_of_grpo_come_before_anything_is_fine_tuned(tmp_path: Path) -> None:
     words = [*SMALL, f"output_dir={tmp_path}", "model.prime_from=sft", "algorithm.dynamic_sampling.metric=nothing"]
     with pytest.raises(ConfigError, match=r"algorithm.dynamic_sampling.metric=nothing"):
