@@ -28,6 +28,10 @@ def exit_code_of_stop(*, resumable: bool) -> ExitCode:
     return ExitCode.RESUMABLE if resumable else ExitCode.FAILED
 
 
+class MissingPackageFault(str):
+    """A fault of this machine's Python environment alone: where a run starts elsewhere, it may not be one."""
+
+
 class ConfigError(ValueError):
     """One or more faults in the settings, found before any model is loaded.
 

@@ -56,9 +56,9 @@ def main(words: Sequence[str]) -> int:
         )
         settings = begun_from(settings, None)
     reads_data = asked.deep or asked.signal or settings.dataset.kind in _QUICK_DATA
-    runs_here = settings.launch.gpu is None  # a GPU that is named is elsewhere: this may be a login node
-    prepared = prepare(settings, runs_here=runs_here, reads_data=reads_data)
-    _print(settings, prepared, console, runs_here=runs_here)
+    here = settings.launch.gpu is None  # a GPU that is named is elsewhere: this may be a login node
+    prepared = prepare(settings, runs_here=here, packages_here=here, reads_data=reads_data)
+    _print(settings, prepared, console, runs_here=here)
     if asked.deep:
         from grpo_exp.deep_check import deep_check
 

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Iterator
 
 from grpo_exp import devices
+from grpo_exp.errors import MissingPackageFault
 from grpo_exp.settings.run import RunSettings
 
 _OFF = "use model/lora=off"
@@ -44,7 +45,9 @@ def _quantization_faults(settings: RunSettings, runs_here: bool) -> Iterator[str
         yield f"{given}: the built-in policy has a million weights in float32 and nothing to save; use none"
         return
     if importlib.util.find_spec("bitsandbytes") is None:
-        yield f"{given}: the package bitsandbytes is not installed; pip install 'grpo-exp[qlora]', or use none"
+        yield MissingPackageFault(
+            f"{given}: the package bitsandbytes is not installed; pip install 'grpo-exp[qlora]', or use none"
+        )
     if devices.will_use_cpu(settings.launch.device, runs_here=runs_here):
         # Read in bitsandbytes 0.50 (`Linear4bit.forward`, `matmul_4bit`) and seen: an error in the first backward pass.
         yield (

@@ -36,11 +36,12 @@ class Advice:
 Rule = Callable[[RunSettings], Iterable[Advice]]
 
 
-def advice(settings: RunSettings) -> list[Advice]:
+def advice(settings: RunSettings, *, runs_here: bool = True) -> list[Advice]:
     """Return what the literature would say about these settings, the gravest first; nothing for the built-in model."""
     if settings.model.kind == "tiny":
         return []
-    return [found for rule in _RULES for found in rule(settings)]
+    on_cpu = devices.will_use_cpu(settings.launch.device, runs_here=runs_here)
+    return [found for rule in _RULES for found in rule(settings)] + list(_generation(settings, on_cpu=on_cpu))
 
 
 def _learning_rate(settings: RunSettings) -> Iterable[Advice]:
@@ -178,9 +179,9 @@ def _beta(settings: RunSettings) -> Iterable[Advice]:
         )
 
 
-def _generation(settings: RunSettings) -> Iterable[Advice]:
-    vllm, launch = settings.vllm, settings.launch
-    if vllm.mode == "off" and not devices.uses_cpu(launch.device):
+def _generation(settings: RunSettings, *, on_cpu: bool) -> Iterable[Advice]:
+    vllm = settings.vllm
+    if vllm.mode == "off" and not on_cpu:
         yield Advice(
             "vllm=off",
             "transformers generates on the GPU, and generation is often the slowest part of a step; use vllm=colocate",
@@ -231,5 +232,5 @@ def _reasons(settings: RunSettings) -> bool:
 
 _RULES: tuple[Rule, ...] = (
     _learning_rate, _priming, _context, _temperature, _group_size, _updates, _length_bias, _truncation, _format_weight,
-    _beta, _reasoning_length, _generation,
+    _beta, _reasoning_length,
 )  # fmt: skip

@@ -5,17 +5,20 @@ from __future__ import annotations
 import importlib.util
 
 from grpo_exp import devices
+from grpo_exp.errors import MissingPackageFault
 from grpo_exp.settings.run import RunSettings
 
 
 def launch_faults(settings: RunSettings, *, runs_here: bool) -> list[str]:
     """Return what keeps the processes from being started as asked for."""
-    launch, algorithm, faults = settings.launch, settings.algorithm, []
+    launch, algorithm = settings.launch, settings.algorithm
+    faults: list[str] = []
     given = f"launch.strategy={launch.strategy}"
     if launch.strategy in {"zero2", "zero3"} and importlib.util.find_spec("deepspeed") is None:
-        faults.append(
+        fault = (
             f"{given}: the package deepspeed is not installed; pip install 'grpo-exp[deepspeed]', or use launch=fsdp2"
         )
+        faults.append(MissingPackageFault(fault))
     if launch.strategy != "ddp" and devices.will_use_cpu(launch.device, runs_here=runs_here):
         faults.append(
             f"{given}: accelerate shares a model out over GPUs only, and on a CPU every process would silently hold "

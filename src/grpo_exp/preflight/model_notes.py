@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from grpo_exp import devices
 from grpo_exp.machine import cpu_flags
 from grpo_exp.preflight.model_faults import lost_steps
 from grpo_exp.settings.lora import LoraSettings
@@ -17,9 +16,9 @@ _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 _SLOW_FOR_ADAPTERS = 3e-6
 
 
-def model_notes(settings: RunSettings) -> list[str]:
+def model_notes(settings: RunSettings, *, on_cpu: bool) -> list[str]:
     """Return one line for each: the value, why, and what to do."""
-    return [*_source_notes(settings), *_type_notes(settings), *_lora_notes(settings)]
+    return [*_source_notes(settings), *_type_notes(settings, on_cpu=on_cpu), *_lora_notes(settings)]
 
 
 def _source_notes(settings: RunSettings) -> list[str]:
@@ -40,11 +39,11 @@ def _source_notes(settings: RunSettings) -> list[str]:
     return found
 
 
-def _type_notes(settings: RunSettings) -> list[str]:
+def _type_notes(settings: RunSettings, *, on_cpu: bool) -> list[str]:
     model, launch, found = settings.model, settings.launch, []
     if not isinstance(model, PretrainedModel):
         return []
-    on_cpu, keeps_float32 = devices.uses_cpu(launch.device), launch.strategy in {"zero2", "zero3"}
+    keeps_float32 = launch.strategy in {"zero2", "zero3"}
     if model.dtype == "float16":
         found.append(
             "model.dtype=float16: small gradients become 0 in float16, since nothing scales the loss; "

@@ -23,13 +23,14 @@ from grpo_exp.settings.fast_step import fast_step_fault
 from grpo_exp.settings.run import RunSettings
 
 
-def notes(settings: RunSettings, data: PromptData) -> list[str]:
+def notes(settings: RunSettings, data: PromptData, *, runs_here: bool = True) -> list[str]:
     """Return one line for each: the value, why, and what to do."""
+    on_cpu = devices.will_use_cpu(settings.launch.device, runs_here=runs_here)
     if settings.sft is not None:  # nothing is generated, rewarded or clipped
         return [
             *_optimizer_notes(settings),
-            *model_notes(settings),
-            *_launch_notes(settings),
+            *model_notes(settings, on_cpu=on_cpu),
+            *_launch_notes(settings, on_cpu=on_cpu, runs_here=runs_here),
             *dataset_notes(settings, data),
         ]
     return [
@@ -41,9 +42,9 @@ def notes(settings: RunSettings, data: PromptData) -> list[str]:
         *_fast_step_notes(settings),
         *extra_notes(settings),
         *_tiny_notes(settings),
-        *model_notes(settings),
+        *model_notes(settings, on_cpu=on_cpu),
         *vllm_notes(settings),
-        *_launch_notes(settings),
+        *_launch_notes(settings, on_cpu=on_cpu, runs_here=runs_here),
         *_health_notes(settings),
         *dataset_notes(settings, data),
     ]
@@ -143,9 +144,9 @@ def _primed_notes(settings: RunSettings) -> list[str]:
     return found
 
 
-def _launch_notes(settings: RunSettings) -> list[str]:
+def _launch_notes(settings: RunSettings, *, on_cpu: bool, runs_here: bool) -> list[str]:
     launch, cores = settings.launch, len(os.sched_getaffinity(0))
-    on_cpu, found = devices.uses_cpu(launch.device), []
+    found: list[str] = []
     if on_cpu and launch.mixed_precision == "fp16":
         found.append(
             "launch.mixed_precision=fp16 has no effect on a CPU: accelerate leaves the forward pass in the type of the "
@@ -158,7 +159,7 @@ def _launch_notes(settings: RunSettings) -> list[str]:
         )
     found += launch_notes(settings, on_cpu=on_cpu)
     threads = (launch.threads_per_process or 1) * launch.num_processes
-    if on_cpu and threads > cores:
+    if on_cpu and runs_here and threads > cores:
         found.append(
             f"launch.num_processes={launch.num_processes} with {launch.threads_per_process or 1} thread(s) each: "
             f"{threads} threads share {cores} core(s) and wait for each other; fewer are faster"

@@ -9,7 +9,7 @@ from typing import TypeVar
 from grpo_exp import devices
 from grpo_exp.data.load import load_prompts
 from grpo_exp.data.prompts import PromptData, mark_prefilled
-from grpo_exp.errors import ConfigError
+from grpo_exp.errors import ConfigError, MissingPackageFault
 from grpo_exp.preflight import memory
 from grpo_exp.preflight.advice import advice
 from grpo_exp.preflight.data_faults import data_faults
@@ -42,7 +42,12 @@ class Prepared:
 
 
 def prepare(
-    settings: RunSettings, *, load_data: LoadData | None = None, runs_here: bool = True, reads_data: bool = True
+    settings: RunSettings,
+    *,
+    load_data: LoadData | None = None,
+    runs_here: bool = True,
+    reads_data: bool = True,
+    packages_here: bool = True,
 ) -> Prepared:
     """Check what several groups, files and folders together can get wrong.
 
@@ -51,6 +56,7 @@ def prepare(
         load_data: Reads the prompts and looks at them; for callers that check many runs and keep what they read.
         runs_here: The run will be on this machine, so that its devices must do.
         reads_data: Read the prompts; without them what depends on them is neither checked nor told.
+        packages_here: The run will use this Python environment; otherwise what it lacks is a note and no fault.
 
     Raises:
         ConfigError: All faults at once.
@@ -62,6 +68,8 @@ def prepare(
         *sampling_faults(settings),
         *folder_faults(settings),
     ]
+    missing = [] if packages_here else [fault for fault in faults if isinstance(fault, MissingPackageFault)]
+    faults = [fault for fault in faults if fault not in missing]
     load = (load_data or load_run_data) if reads_data else _no_data
     plan = _collect(faults, lambda: solve_batch(settings))
     data = None if plan is None else _collect(faults, lambda: load(settings, plan))
@@ -70,7 +78,12 @@ def prepare(
         raise ConfigError(faults)
     assert plan is not None
     assert data is not None
-    found = (tuple(notes(settings, data)), lines, tuple(map(str, advice(settings))))
+    elsewhere = [f"here, {fault}" for fault in missing]
+    found = (
+        (*elsewhere, *notes(settings, data, runs_here=runs_here)),
+        lines,
+        tuple(map(str, advice(settings, runs_here=runs_here))),
+    )
     return Prepared(plan, data, *found, data_were_read=reads_data)
 
 

