@@ -18,6 +18,7 @@ from grpo_exp.composition import RunRequest
 from grpo_exp.conclusion import conclude, lost_result
 from grpo_exp.errors import ConfigError, ExitCode, RunError
 from grpo_exp.preflight import Prepared, prepare
+from grpo_exp.preflight.effective import effective_lines
 from grpo_exp.reporting.live import LiveRun
 from grpo_exp.rewards.source_hash import source_hash
 from grpo_exp.run_lock import Lock, OwnedError
@@ -86,7 +87,7 @@ def adopt(request: RunRequest, console: Console) -> Adopted | int:
         if finished is None:
             choice = resumption.find(directory, request.settings, dataset_fingerprint=prepared.data.fingerprint())
             restart = write_run_files(directory, request, choice)
-            introduce(directory, prepared, console, choice=choice, restart=restart)
+            introduce(directory, prepared, request.settings, console, choice=choice, restart=restart)
             return Adopted(directory, request.settings, lock)
     except BaseException:
         lock.release()
@@ -185,14 +186,22 @@ def write_run_files(directory: RunDirectory, request: RunRequest, choice: Choice
 
 
 def introduce(
-    directory: RunDirectory, prepared: Prepared, console: Console, *, choice: Choice, restart: str | None
+    directory: RunDirectory,
+    prepared: Prepared,
+    settings: RunSettings,
+    console: Console,
+    *,
+    choice: Choice,
+    restart: str | None,
 ) -> None:
     """Say what is going to happen."""
     data = prepared.data
     lines = [
         ("run", str(directory.path)),
+        *effective_lines(settings),
         ("batch", prepared.plan.describe()),
         ("data", f"{len(data.train)} training prompts, {len(data.evaluation)} held out"),
+        *(("memory" if number == 0 else "", line) for number, line in enumerate(prepared.memory)),
         *(("note", note) for note in prepared.notes),
     ]
     found = [("skipped", line) for line in choice.skipped]

@@ -9,11 +9,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-from grpo_exp.devices import uses_cpu
+from grpo_exp.accelerate_config import build_environment, write_config
 from grpo_exp.process_group import group_is_alive
-from grpo_exp.rundir import RunDirectory, write_json
+from grpo_exp.rundir import RunDirectory
 from grpo_exp.settings.launch import LaunchSettings
 from grpo_exp.worker import OWNER_VARIABLE
 
@@ -23,25 +22,6 @@ _ORPHANED_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 #: Signals that ask a process to end: a launcher that one of them ended leaves workers that can still save.
 _REQUESTS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: Variables that accelerate takes settings from.
-_ACCELERATE = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MEGATRON_LM_")
-
-
-def build_accelerate_config(settings: LaunchSettings) -> dict[str, Any]:
-    """Return what `accelerate launch` reads instead of the file that `accelerate config` wrote on this machine.
-
-    That file may ask for DeepSpeed, other GPUs or other processes; accelerate reads it wherever none is named.
-    """
-    return {
-        "compute_environment": "LOCAL_MACHINE",
-        # On a CPU, too: with use_cpu several processes are silently one. ACCELERATE_USE_CPU makes them gloo ranks.
-        "distributed_type": "MULTI_GPU" if settings.num_processes > 1 else "NO",
-        "num_machines": 1,
-        "num_processes": settings.num_processes,
-        "mixed_precision": settings.mixed_precision,
-        "use_cpu": settings.num_processes == 1 and uses_cpu(settings.device),
-        "dynamo_backend": "NO",
-    }
 
 
 def build_command(settings: LaunchSettings, directory: RunDirectory, *, config: Path, port: int) -> list[str]:
@@ -54,29 +34,6 @@ def build_command(settings: LaunchSettings, directory: RunDirectory, *, config: 
         "--main_process_port", str(port),
         "-m", "grpo_exp.worker", str(directory.path),
     ]  # fmt: skip
-
-
-def build_environment(settings: LaunchSettings, *, gpus: str | None = None) -> dict[str, str]:
-    """Return the workers' environment: the caller's, without what it tells accelerate.
-
-    Args:
-        settings: How they are started.
-        gpus: Those that they may see, as CUDA_VISIBLE_DEVICES names them; None leaves it to the caller's environment.
-    """
-    threads = settings.threads_per_process or max(1, len(os.sched_getaffinity(0)) // settings.num_processes)
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_ACCELERATE)}
-    environment = {
-        **inherited,
-        OWNER_VARIABLE: str(os.getpid()),
-        "OMP_NUM_THREADS": str(threads),
-        "TOKENIZERS_PARALLELISM": "false",
-        "PYTHONUNBUFFERED": "1",
-    }
-    if gpus is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = gpus
-    if uses_cpu(settings.device):
-        environment["ACCELERATE_USE_CPU"] = "true"
-    return environment
 
 
 def free_port() -> int:
@@ -100,14 +57,17 @@ class WorkerGroup:
         self._orphaned_since: float | None = None
         port = settings.main_process_port or free_port()
         config = directory.attempt_logs / "accelerate.json"
-        write_json(config, build_accelerate_config(settings))
+        write_config(settings, config)
         with directory.worker_log.open("ab") as log:
             self._process = subprocess.Popen(
                 build_command(settings, directory, config=config, port=port),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=build_environment(settings, gpus=gpus),
+                env={
+                    **build_environment(settings, os.environ, local_processes=settings.num_processes, gpus=gpus),
+                    OWNER_VARIABLE: str(os.getpid()),
+                },
                 start_new_session=True,
             )
 

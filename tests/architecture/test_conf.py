@@ -22,7 +22,11 @@ PRIMARY = sorted(path.name for path in CONF.glob("*.yaml"))
 OPTIONS = sorted(path.relative_to(CONF).with_suffix("").as_posix() for path in CONF.glob("*/**/*.yaml"))
 SWEEPS = sorted(path.stem for path in (CHECKOUT / "sweeps").glob("*.yaml"))
 #: What an option cannot do without, and only a user knows.
-NEEDED = {"dataset/jsonl": ["dataset.path=rows.jsonl"], "model/local": ["model.path=folder"]}
+NEEDED = {
+    "dataset/jsonl": ["dataset.path=rows.jsonl"],
+    "model/local": ["model.path=folder"],
+    "model/hub": ["model.path=organisation/name"],
+}
 
 
 def test_only_train_yaml_lies_at_the_top() -> None:

@@ -6,20 +6,15 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import socket
-import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import PartialState
-from accelerate.state import AcceleratorState
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
+from parity.forked import fork_two
 from parity.recorded import (
     LOSSES,
     MAX_LENGTH,
@@ -75,15 +70,8 @@ def train(trainer_class: Any, loss: str, policy: Path, output: Path) -> tuple[li
     return gradients.found, [gather_object([count]) for count in rows]
 
 
-def compare(rank: int, port: int, out: Path, policy: Path, losses: list[str]) -> None:
-    """Be one of two gloo processes: compare the gradients, and write the result on the main one."""
-    os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
-        "MASTER_PORT": str(port), "ACCELERATE_USE_CPU": "true",
-    }  # fmt: skip
-    AcceleratorState._reset_state(reset_partial_state=True)  # the parent was the only process
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", category=FutureWarning)
+def compare(out: Path, policy: Path, losses: list[str]) -> None:
+    """As one of two processes: compare the gradients, and write the result on the main one."""
     found: dict[str, list[dict[str, Any]]] = {}
     for loss in losses:
         stock, _ = train(StockRecorded, loss, policy, out.parent)
@@ -97,18 +85,5 @@ def compare(rank: int, port: int, out: Path, policy: Path, losses: list[str]) ->
 
 
 def run_on_two(out: Path, policy: Path, losses: list[str]) -> None:
-    """Fork twice and wait; a process that fails, or waits for the other one for ever, is an error."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    fork = multiprocessing.get_context("fork")
-    processes = [fork.Process(target=compare, args=(rank, port, out, policy, losses)) for rank in (0, 1)]
-    for process in processes:
-        process.start()
-    deadline = time.monotonic() + 30 + 10 * len(losses)
-    for process in processes:
-        process.join(max(0.0, deadline - time.monotonic()))
-    codes = [process.exitcode for process in processes]
-    for process in processes:
-        process.kill()
-    assert codes == [0, 0], f"the two processes ended with {codes}; None waited for the other one"
+    """Compare on two processes."""
+    fork_two(compare, out, policy, losses, seconds=30 + 10 * len(losses))

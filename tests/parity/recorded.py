@@ -20,6 +20,7 @@ from grpo_exp.backends.trl.reward_batch import RewardBatch
 from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
 from grpo_exp.backends.trl.training import to_dataset
 from grpo_exp.data.prompts import PromptRow, build_prompt
+from grpo_exp.models.lora import build_lora
 from grpo_exp.models.tokenizer import build_tokenizer
 from grpo_exp.rewards.components import RewardComponent
 from grpo_exp.rewards.score import Score
@@ -149,6 +150,7 @@ def build(
         rewards=RewardBatch([RewardComponent("correctness", 1.0, _unused)]),
         train_dataset=to_dataset(rows),
         processing_class=build_tokenizer(),
+        peft_config=build_lora(settings.model.lora),
     )
     trainer.model.train()
     # The training loop sets this at each step to the micro-steps of the accumulation window.

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from grpo_exp import launching
-from grpo_exp.launching import WorkerGroup, build_accelerate_config, build_environment
+from grpo_exp.accelerate_config import build_accelerate_config, build_environment
+from grpo_exp.launching import WorkerGroup
 from grpo_exp.rundir import RunDirectory
 from grpo_exp.settings.launch import LaunchSettings
 
@@ -44,16 +45,17 @@ def test_variables_for_accelerate_do_not_reach_the_workers(monkeypatch: pytest.M
     for name in ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_MIXED_PRECISION", "FSDP_SHARDING_STRATEGY"):
         monkeypatch.setenv(name, "true")
     monkeypatch.setenv("HF_HOME", "kept")
-    environment = build_environment(LaunchSettings.model_validate({"kind": "accelerate", "device": "cuda"}))
+    settings = LaunchSettings.model_validate({"kind": "accelerate", "device": "cuda"})
+    environment = build_environment(settings, os.environ, local_processes=1)
     assert not [name for name in environment if name.startswith(("ACCELERATE_", "FSDP_"))]
     assert environment["HF_HOME"] == "kept"
 
 
-def test_workers_see_the_gpus_that_are_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+def test_workers_see_the_gpus_that_are_left_to_them() -> None:
     settings = LaunchSettings.model_validate({"kind": "accelerate", "device": "cuda"})
-    assert build_environment(settings)["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
-    assert build_environment(settings, gpus="0,1")["CUDA_VISIBLE_DEVICES"] == "0,1"
+    given = {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
+    assert build_environment(settings, given, local_processes=2)["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
+    assert build_environment(settings, given, local_processes=2, gpus="0,1")["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
 @pytest.mark.parametrize("num_processes", [1, 2])

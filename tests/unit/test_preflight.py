@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import json
 import os
+import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,13 @@ def see_gpus(monkeypatch: pytest.MonkeyPatch) -> SeeGpus:
 def _no_gpu(see_gpus: SeeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
     see_gpus(0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)))
+
+
+def installed(name: str) -> types.ModuleType:
+    """Return what importlib takes for an installed package."""
+    module = types.ModuleType(name)
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+    return module
 
 
 def prepared(*words: str) -> Prepared:
@@ -309,14 +319,21 @@ def test_config_of_a_model_that_is_no_json_object(config: str, tmp_path: Path) -
     assert fault.startswith(f"model.path={model}: its config.json is no readable JSON object")
 
 
-def test_float16_twice_and_flash_attention_on_a_cpu(tmp_path: Path, see_gpus: SeeGpus) -> None:
+def test_float16_twice_and_flash_attention_on_a_cpu(
+    tmp_path: Path, see_gpus: SeeGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ["model=local", f"model.path={write_model(tmp_path, {})}"]
     (fault,) = faults(*words, "model.dtype=float16", "launch.mixed_precision=fp16")
     assert fault.startswith("model.dtype=float16: with launch.mixed_precision=fp16 the loss is scaled")
     (fault,) = faults(*words, "model.attn_implementation=flash_attention_2")
     assert fault.startswith("model.attn_implementation=flash_attention_2: needs a GPU")
     see_gpus(1)
-    prepared(*words, "model.attn_implementation=flash_attention_2")
+    found = faults(*words, "model.attn_implementation=flash_attention_2")
+    assert [fault.partition(": ")[2][:32] for fault in found] == [
+        "the package flash-attn is not in", "computes in 16 bits only, and th",
+    ]  # fmt: skip
+    monkeypatch.setitem(sys.modules, "flash_attn", installed("flash_attn"))
+    prepared(*words, "model.attn_implementation=flash_attention_2", "launch.mixed_precision=bf16")
 
 
 # --------------------------------------------------------------------------------------------- held-out samples

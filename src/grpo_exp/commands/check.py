@@ -8,6 +8,7 @@ from grpo_exp.composition import build_request
 from grpo_exp.console import build_console
 from grpo_exp.errors import ExitCode
 from grpo_exp.preflight import prepare
+from grpo_exp.preflight.effective import effective_lines
 from grpo_exp.provenance import settings_hash
 from grpo_exp.settings import load
 
@@ -22,8 +23,12 @@ def main(words: Sequence[str]) -> int:
     prepared, console = prepare(settings), build_console()
     run_id = f"{settings_hash(settings.model_dump(mode='json'))}-s{settings.seed}"
     console.print(f"run      {settings.output_dir}/{settings.name}/{run_id}", soft_wrap=True)
+    for title, text in effective_lines(settings):
+        console.print(f"{title:<9}{text}", soft_wrap=True)
     console.print(f"batch    {prepared.plan.describe()}", soft_wrap=True)
     console.print(f"data     {len(prepared.data.train)} training prompts, {len(prepared.data.evaluation)} held out")
+    for line in prepared.memory:
+        console.print(f"memory   {line}", soft_wrap=True)
     for note in prepared.notes:
         console.print(f"note     {note}", soft_wrap=True)
     return ExitCode.COMPLETED

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 #: One message of a conversation: role and content.
@@ -45,6 +45,15 @@ class PromptData:
         for row in (*self.train, *self.evaluation):
             digest.update(json.dumps(row.to_dict(), sort_keys=True).encode())
         return digest.hexdigest()[:16]
+
+
+def mark_prefilled(data: PromptData) -> PromptData:
+    """Return rows that tell the rewards that completions begin inside the reasoning; a row's own word counts more."""
+
+    def marked(rows: tuple[PromptRow, ...]) -> tuple[PromptRow, ...]:
+        return tuple(replace(row, columns={"prefilled": True, **row.columns}) for row in rows)
+
+    return replace(data, train=marked(data.train), evaluation=marked(data.evaluation))
 
 
 def build_prompt(text_or_messages: str | Sequence[Mapping[str, Any]], system_prompt: str | None) -> tuple[Message, ...]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from grpo_exp.errors import ConfigError
+from grpo_exp.models.bundled import bundled_folder
+from grpo_exp.models.hub import fetch_folder
+from grpo_exp.models.pretrained import load_pretrained
 from grpo_exp.models.tiny import load_tiny
-from grpo_exp.settings.model import LocalModel, ModelSettings
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+from grpo_exp.settings.model import ModelSettings
 
 
 def quiet_libraries() -> None:
@@ -24,40 +23,19 @@ def quiet_libraries() -> None:
 def load_policy(
     settings: ModelSettings, *, on_priming_step: Callable[[int, float], None]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return model and tokenizer.
+    """Return model and tokenizer; the model without its adapter, which the trainer adds.
 
     Args:
         settings: Which model.
         on_priming_step: Called while the built-in policy is primed on first use.
 
     Raises:
-        ConfigError: The folder holds no model, or the tokenizer has no chat template.
+        ConfigError: There is no model where the settings say, or no chat template.
     """
     if settings.kind == "tiny":
         return load_tiny(settings, on_step=on_priming_step)
-    return _load_local(settings)
-
-
-def _load_local(settings: LocalModel) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    assert settings.path is not None  # LocalModel refuses a null path
-    options = {"revision": settings.revision, "trust_remote_code": settings.trust_remote_code}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(settings.path, padding_side="left", **options)
-        model = AutoModelForCausalLM.from_pretrained(
-            settings.path,
-            dtype=_DTYPES[settings.dtype],
-            attn_implementation=settings.attn_implementation,
-            **options,
-        )
-    except Exception as error:  # files of others: a broken one raises KeyError, TypeError, SafetensorError ...
-        why = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ConfigError(
-            f"model.path={settings.path}: cannot be loaded ({why}); give a folder written "
-            "by save_pretrained, with config.json, weights and tokenizer"
-        ) from error
-    if tokenizer.chat_template is None:
-        raise ConfigError(
-            f"model.path={settings.path}: its tokenizer has no chat template, so prompts cannot be written; "
-            "add chat_template.jinja to the folder"
-        )
-    return model, tokenizer
+    if settings.kind == "smollm2_bundled":
+        return load_pretrained(settings, bundled_folder(), name="model=smollm2_bundled")
+    assert settings.path is not None  # their validators refuse a null path
+    folder = fetch_folder(settings.path, settings.revision, trust_remote_code=settings.trust_remote_code)
+    return load_pretrained(settings, folder, name=f"model.path={settings.path}")

@@ -14,6 +14,8 @@ from grpo_exp.data.prompts import PromptData
 from grpo_exp.preflight.algorithm_notes import algorithm_notes
 from grpo_exp.preflight.defaults import changed
 from grpo_exp.preflight.extra_notes import extra_notes
+from grpo_exp.preflight.launch_faults import launch_notes
+from grpo_exp.preflight.model_notes import model_notes
 from grpo_exp.preflight.sampling import sampling_notes
 from grpo_exp.preflight.tiny_text import longest_answer
 from grpo_exp.preflight.vllm_notes import vllm_notes
@@ -33,7 +35,7 @@ def notes(settings: RunSettings, data: PromptData) -> list[str]:
         *_fast_step_notes(settings),
         *extra_notes(settings),
         *_tiny_notes(settings),
-        *_local_notes(settings),
+        *model_notes(settings),
         *vllm_notes(settings),
         *_launch_notes(settings),
         *_health_notes(settings),
@@ -96,7 +98,7 @@ def _tiny_notes(settings: RunSettings) -> list[str]:
     if model.kind != "tiny":
         return []
     found = []
-    if trainer.learning_rate > 3e-4:
+    if trainer.learning_rate > 3e-4 and not model.lora.enabled:
         found.append(
             f"trainer.learning_rate={trainer.learning_rate:g} on model=tiny: 5e-4 is known to collapse; 1e-4 is the "
             "default"
@@ -135,24 +137,6 @@ def _primed_notes(settings: RunSettings) -> list[str]:
     return found
 
 
-def _local_notes(settings: RunSettings) -> list[str]:
-    model = settings.model
-    if model.kind != "local" or model.path is None:
-        return []
-    found = []
-    if model.revision is not None and os.path.isdir(os.path.expanduser(model.path)):  # noqa: PTH111, PTH112
-        found.append(
-            f"model.revision={model.revision} has no effect: model.path is a folder, and only models of the hub have "
-            "revisions; leave it out"
-        )
-    if model.dtype == "float16":
-        found.append(
-            "model.dtype=float16: small gradients become 0 in float16, since nothing scales the loss; "
-            "model.dtype=bfloat16 is usual"
-        )
-    return found
-
-
 def _launch_notes(settings: RunSettings) -> list[str]:
     launch, cores = settings.launch, len(os.sched_getaffinity(0))
     on_cpu, found = devices.uses_cpu(launch.device), []
@@ -166,6 +150,7 @@ def _launch_notes(settings: RunSettings) -> list[str]:
             f"launch.main_process_port={launch.main_process_port} has no effect: one process meets no other; leave it "
             "out"
         )
+    found += launch_notes(settings, on_cpu=on_cpu)
     threads = (launch.threads_per_process or 1) * launch.num_processes
     if on_cpu and threads > cores:
         found.append(

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from grpo_exp import devices
 from grpo_exp.data.load import load_prompts
-from grpo_exp.data.prompts import PromptData
+from grpo_exp.data.prompts import PromptData, mark_prefilled
 from grpo_exp.errors import ConfigError
+from grpo_exp.preflight import memory
 from grpo_exp.preflight.data_faults import data_faults
 from grpo_exp.preflight.folders import folder_faults
 from grpo_exp.preflight.group_faults import group_faults
@@ -30,6 +32,8 @@ class Prepared:
     plan: BatchPlan
     data: PromptData
     notes: tuple[str, ...]
+    memory: tuple[str, ...] = ()
+    """Lines of the memory plan; none on a CPU, and where the shape of the model is not known."""
 
 
 def prepare(settings: RunSettings, *, load_data: LoadData | None = None, runs_here: bool = True) -> Prepared:
@@ -52,11 +56,30 @@ def prepare(settings: RunSettings, *, load_data: LoadData | None = None, runs_he
     ]
     plan = _collect(faults, lambda: solve_batch(settings))
     data = None if plan is None else _collect(faults, lambda: (load_data or load_run_data)(settings, plan))
+    lines = () if plan is None or data is None else _plan_memory(faults, settings, plan, data, runs_here=runs_here)
     if faults:
         raise ConfigError(faults)
     assert plan is not None
     assert data is not None
-    return Prepared(plan, data, tuple(notes(settings, data)))
+    return Prepared(plan, data, tuple(notes(settings, data)), lines)
+
+
+def _plan_memory(
+    faults: list[str], settings: RunSettings, plan: BatchPlan, data: PromptData, *, runs_here: bool
+) -> tuple[str, ...]:
+    """Estimate what a GPU must hold: of the one that is named, or on a machine with GPUs of its own."""
+    launch = settings.launch
+    is_here = runs_here and not devices.uses_cpu(launch.device)
+    if launch.memory_plan == "off" or (launch.gpu is None and not is_here):
+        return ()
+    gpu = _collect(faults, lambda: memory.find_gpu(launch))
+    tokens = memory.longest_prompt(settings, data)
+    found = memory.plan_memory(settings, plan, prompt_tokens=tokens, gpu=gpu)
+    if found is None:
+        return ("no estimate: the shape of the model is not known here; give model.architecture, or a folder",)
+    if launch.memory_plan == "refuse":
+        faults += memory.memory_faults(found, settings, plan)
+    return tuple(memory.memory_lines(found, settings))
 
 
 def load_run_data(settings: RunSettings, plan: BatchPlan) -> PromptData:
@@ -69,7 +92,7 @@ def load_run_data(settings: RunSettings, plan: BatchPlan) -> PromptData:
     faults = [*data_faults(settings, data), *column_faults(settings.reward, data)]
     if faults:
         raise ConfigError(faults)
-    return data
+    return mark_prefilled(data) if settings.model.opens_reasoning else data
 
 
 def _collect(faults: list[str], build: Callable[[], T]) -> T | None:

@@ -12,6 +12,9 @@ from grpo_exp.data.prompts import Message
 
 ALPHABET = frozenset(string.ascii_letters + string.digits + "+-*/=()., ?!:;'\"\n\\{}<>[]_^%$#&|~")
 
+#: Entries of its vocabulary: the alphabet, three tags of the format and five special tokens.
+NUM_TOKENS = len(ALPHABET) + 3 + 5
+
 
 def unreadable(text: str) -> str:
     """Return the characters of a text that become `<unk>`, each once, in order."""

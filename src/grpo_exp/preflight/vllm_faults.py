@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grpo_exp import devices, vllm_package
 from grpo_exp.errors import ConfigError
-from grpo_exp.preflight.model_config import longest_context, read_model_config
+from grpo_exp.preflight.model_files import architecture_of, context_length
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.served import served_model
 from grpo_exp.settings.vllm import ColocatedVllm, ServerVllm
@@ -103,7 +103,7 @@ def _cpu_faults(settings: RunSettings, *, has_cpu_engine: bool) -> list[str]:
 
 def _model_faults(settings: RunSettings) -> list[str]:
     """Return what the model's own numbers do not allow."""
-    vllm, context, faults = settings.vllm, longest_context(settings), []
+    vllm, context, faults = settings.vllm, context_length(settings.model), []
     assert vllm.mode != "off"
     length = vllm.max_model_length
     if length is not None and context is not None and length > context:
@@ -111,23 +111,15 @@ def _model_faults(settings: RunSettings) -> list[str]:
             f"vllm.max_model_length={length}: the model reads at most {context} tokens; use {context} or less, or null"
         )
     shared = vllm.tensor_parallel_size if vllm.mode == "colocate" else vllm.gpus_per_copy
-    heads = _num_heads(settings)
-    if heads is not None and heads % shared:
+    shape = architecture_of(settings.model)
+    heads = 0 if shape is None else shape.num_attention_heads
+    if heads % shared:
         near = max(n for n in range(1, shared) if heads % n == 0)
         faults.append(
             f"vllm.tensor_parallel_size={shared}: the model's {heads} attention heads do not divide by it, and the "
             f"GPUs share them out; use {near}"
         )
     return faults
-
-
-def _num_heads(settings: RunSettings) -> int | None:
-    """Return the query heads of the model, or None where its folder does not say."""
-    if settings.model.kind == "tiny":
-        return settings.model.architecture.num_attention_heads
-    config = read_model_config(settings.model.path)
-    heads = config.get("text_config", config).get("num_attention_heads") if isinstance(config, dict) else None
-    return heads if isinstance(heads, int) else None
 
 
 def _colocation_faults(settings: RunSettings, vllm: ColocatedVllm) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from grpo_exp.settings.model import HubModel, LocalModel
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.served import engine_dtype, served_model, server_seed
 from grpo_exp.vllm_package import VllmPackage, serve_program
@@ -78,7 +79,7 @@ def build_serve_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _of_the_model(settings: RunSettings) -> list[str]:
     model = settings.model
-    if model.kind != "local":
+    if not isinstance(model, LocalModel | HubModel):
         return []
     revision = [] if model.revision is None else ["--revision", model.revision]
     return [*revision, *(["--trust-remote-code"] if model.trust_remote_code else [])]

@@ -181,6 +181,6 @@ def _known_composition_fault(
 
 
 def list_groups(folder: Path) -> dict[str, list[str]]:
-    """Return the config groups in a folder, each with its options."""
-    groups = [entry for entry in sorted(folder.iterdir()) if entry.is_dir()]
-    return {group.name: sorted(file.stem for file in group.glob("*.yaml")) for group in groups}
+    """Return the config groups in a folder, each with its options; a group inside another one is `OUTER/INNER`."""
+    groups = {file.parent.relative_to(folder).as_posix() for file in folder.rglob("*.yaml")} - {"."}
+    return {group: sorted(file.stem for file in (folder / group).glob("*.yaml")) for group in sorted(groups)}

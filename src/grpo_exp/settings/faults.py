@@ -52,6 +52,8 @@ _WANTED = {
     "tuple_type": ("a list is wanted", "'[A,B]'"),
     "dict_type": ("a mapping is wanted", "'{KEY: VALUE}'"),
 }
+#: Groups of settings inside a group that have files of their own.
+_INNER_GROUPS = {"model.lora": "model/lora"}
 _INCOMPLETE = {"union_tag_not_found", "too_short"}
 _GROUP_WANTED = {"model_type", "model_attributes_type"}
 
@@ -150,8 +152,8 @@ def _describe_incomplete(detail: ErrorDetails, path: str, given: str, data: Mapp
 
 def _group_fix(path: str, data: Mapping[str, Any]) -> str:
     """Say how to set a group: by an option where it is a folder of conf/, else by its settings."""
-    if "." not in path:
-        return f"choose {path}=OPTION (--help lists them)"
+    if "." not in path or path in _INNER_GROUPS:
+        return f"choose {_INNER_GROUPS.get(path, path)}=OPTION (--help lists them)"
     field = find_field(path, data)
     names = list(models_of(field.annotation)[0].model_fields) if field is not None else []
     return f"set what is in it: {', '.join(f'{path}.{name}=VALUE' for name in names) or f'{path}.KEY=VALUE'}"

@@ -25,6 +25,7 @@ from grpo_exp.settings.base import Settings
 from grpo_exp.settings.command_words import check_words, explain, list_groups
 from grpo_exp.settings.completion import complete
 from grpo_exp.settings.faults import all_faults, describe_faults
+from grpo_exp.settings.model import HubModel, LocalModel, ModelSettings, PretrainedModel
 from grpo_exp.settings.run import RESUME_WORDS, RunSettings
 from grpo_exp.settings.tracker import TrackerSettings
 
@@ -253,11 +254,19 @@ def absolute_paths(settings: RunSettings, base: Path) -> RunSettings:
     if settings.dataset.kind == "jsonl":
         files = {"path": absolute(settings.dataset.path), "eval_path": absolute(settings.dataset.eval_path)}
         changes["dataset"] = settings.dataset.model_copy(update=files)
-    if settings.model.kind == "local" and settings.model.path is not None:
-        folder = base / Path(settings.model.path).expanduser()
-        if folder.exists():  # otherwise it may be a hub id
-            changes["model"] = settings.model.model_copy(update={"path": str(folder.resolve())})
+    changes["model"] = _absolute_model(settings.model, base, absolute)
     changes["tracker"] = _absolute_tracker(settings.tracker, base, absolute)
+    return settings.model_copy(update=changes)
+
+
+def _absolute_model(settings: ModelSettings, base: Path, absolute: Callable[[str | None], str | None]) -> ModelSettings:
+    if not isinstance(settings, PretrainedModel):
+        return settings
+    changes: dict[str, Any] = {"chat_template": absolute(settings.chat_template)}
+    if isinstance(settings, LocalModel | HubModel) and settings.path is not None:
+        folder = base / Path(settings.path).expanduser()
+        if folder.exists():  # otherwise it is a hub id
+            changes["path"] = str(folder.resolve())
     return settings.model_copy(update=changes)
 
 

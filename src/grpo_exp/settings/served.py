@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grpo_exp.errors import ConfigError
 from grpo_exp.seeding import derive_seed
+from grpo_exp.settings.model import HubModel, LocalModel
 from grpo_exp.settings.run import RunSettings
 
 _AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
@@ -16,7 +17,7 @@ def served_model(settings: RunSettings) -> str:
         ConfigError: The model has no files that vLLM could load.
     """
     model = settings.model
-    if model.kind == "tiny" or model.path is None:
+    if not isinstance(model, LocalModel | HubModel) or model.path is None:
         raise ConfigError(
             f"model={model.kind}: has no files for a vLLM server to load before the run; use model=local "
             "model.path=FOLDER, or vllm=colocate"
@@ -29,12 +30,12 @@ def engine_dtype(settings: RunSettings) -> str:
 
     vLLM's own `auto` would run a float32 model in 16 bits, and its probabilities would differ from the trainer's.
     """
-    vllm, model = settings.vllm, settings.model
+    vllm = settings.vllm
     if vllm.mode != "off" and vllm.dtype != "auto":
         return vllm.dtype
     if settings.launch.mixed_precision != "no":
         return _AUTOCAST[settings.launch.mixed_precision]
-    return "float32" if model.kind == "tiny" else model.dtype
+    return settings.model.weights_dtype
 
 
 def needed_length(settings: RunSettings, longest_prompt: int) -> int:

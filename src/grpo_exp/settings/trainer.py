@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from grpo_exp.settings.base import Float, FractionBelowOne, Int, NoneText, Settings, Text
 from grpo_exp.settings.checkpoint import CheckpointSettings
 from grpo_exp.settings.completion_tables import CompletionTables
-from grpo_exp.settings.model import CompletionLength, LearningRate, MicroBatch
+from grpo_exp.settings.model_values import CompletionLength, LearningRate, MicroBatch
 
 
 class TrainerSettings(Settings):

@@ -76,6 +76,22 @@ def test_adapter(beta: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert saved == {"adapter_model.safetensors"}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(REUSED, id="reused"),
+        pytest.param(["algorithm=grpo", "algorithm.beta=0.1"], id="with a KL", marks=pytest.mark.long),
+    ],
+)
+def test_adapter_of_the_settings(words: Sequence[str], tmp_path: Path) -> None:
+    """Made by the trainer, from the seed; the saved model is the adapter, which names the model below it."""
+    lora = ["model.lora.enabled=true", "model.lora.r=4", "trainer.max_steps=4"]
+    is_the_same_run(tmp_path, [*words, *lora], [2])
+    saved = {path.name for path in tmp_path.glob("stopped/*/*/model/*")}
+    assert {"adapter_model.safetensors", "adapter_config.json"} <= saved
+    assert "model.safetensors" not in saved
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("stop", range(1, 9))
 @pytest.mark.parametrize("words", [REUSED, SYNCED], ids=["reused", "synced"])

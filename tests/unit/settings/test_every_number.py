@@ -172,8 +172,8 @@ def test_spelling_reads_back_as_the_value(value: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "option"),
     [
-        ("model.path", "model=local"),
-        ("model.dtype", "model=local"),
+        ("model.path", "model=local and model=hub"),
+        ("model.dtype", "model=local and model=hub and model=smollm2_bundled"),
         ("vllm.server_port", "vllm=server"),
         ("vllm.importance_sampling_mode", "vllm=colocate and vllm=server"),
         ("dataset.target_column", "dataset=jsonl"),

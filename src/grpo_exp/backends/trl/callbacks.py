@@ -121,3 +121,21 @@ class CheckpointCallback(TrainerCallback):
         due = due or (self._every_steps is not None and state.global_step % self._every_steps == 0)
         if asked or (due and not self._any_process(self._is_broken())):
             control.should_save = True
+
+
+class FirstCallback(TrainerCallback):
+    """Do something once, when the model has been set up for training and no step has been made.
+
+    Args:
+        work: Called on every process.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Do it, unless the run goes on behind some steps."""
+        if state.global_step == 0:
+            self._work()

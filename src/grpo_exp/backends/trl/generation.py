@@ -31,6 +31,8 @@ class SamplingPlan:
     before_batch: Callable[[], None] | None = None
     """Called before each batch, equally often on all processes, so that they can agree on something there. What it
     raises ends the sampling."""
+    together: bool = False
+    """Each forward pass gathers weights from all processes, so that all of them must make equally many."""
 
 
 def sampling_config(trainer: GRPOTrainer) -> GenerationConfig:
@@ -72,9 +74,7 @@ def build_generate(
     def generate(prompts: Sequence[Any], num_samples: int, *, greedy: bool = False) -> list[list[Completion]]:
         rank, world = accelerator.process_index, accelerator.num_processes
         mine = list(range(rank, len(prompts), world))
-        texts = [
-            str(tokenizer.apply_chat_template(prompts[i], add_generation_prompt=True, tokenize=False)) for i in mine
-        ]
+        texts = [_text(tokenizer, prompts[i]) for i in mine]
         repeated = [text for text in texts for _ in range(num_samples)]
         config = _greedy(generation_config) if greedy else generation_config
         # Of the process with the most prompts: another one may have a batch less, and takes part with none.
@@ -86,12 +86,19 @@ def build_generate(
                 if plan.before_batch is not None:
                     plan.before_batch()
                 batch = repeated[start : start + plan.batch_size]
-                found += _generate(model, tokenizer, config, batch) if batch else []
+                if batch:
+                    found += _generate(model, tokenizer, config, batch, together=plan.together)
+                elif plan.together:  # others have a batch: take part in theirs with a prompt that nobody counts
+                    _generate(model, tokenizer, config, [_text(tokenizer, prompts[0])], together=True)
         groups = [found[i * num_samples : (i + 1) * num_samples] for i in range(len(mine))]
         gathered = gather_object(list(zip(mine, groups, strict=True)))
         return [group for _, group in sorted(gathered, key=lambda pair: pair[0])]
 
     return generate
+
+
+def _text(tokenizer: PreTrainedTokenizerBase, prompt: Any) -> str:
+    return str(tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False))
 
 
 def _greedy(config: GenerationConfig) -> GenerationConfig:
@@ -102,7 +109,12 @@ def _greedy(config: GenerationConfig) -> GenerationConfig:
 
 @torch.no_grad()
 def _generate(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: GenerationConfig, texts: list[str]
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    config: GenerationConfig,
+    texts: list[str],
+    *,
+    together: bool,
 ) -> list[Completion]:
     was_training = model.training
     model.eval()
@@ -110,7 +122,10 @@ def _generate(
         model.device
     )
     output_BT = cast(Any, model).generate(
-        input_ids=encoded["input_ids"], attention_mask=encoded["attention_mask"], generation_config=config
+        input_ids=encoded["input_ids"],
+        attention_mask=encoded["attention_mask"],
+        generation_config=config,
+        synced_gpus=together,  # goes on with dummy passes until the longest completion of all processes has ended
     )
     model.train(was_training)
     eos = config.eos_token_id

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from trl.models.utils import unwrap_model_for_generation
 
 from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.generation import SamplingPlan, build_generate, sampling_config
@@ -13,6 +16,7 @@ from grpo_exp.backends.trl.run_parts import RunParts
 from grpo_exp.backends.trl.trainer import TimedGRPOTrainer
 from grpo_exp.evaluation.completion_rows import TableInfo, held_out_rows, limited, most_telling
 from grpo_exp.evaluation.held_out import HeldOutResult, evaluate_held_out
+from grpo_exp.settings.run import RunSettings
 
 
 class EvaluationStoppedError(Exception):
@@ -38,24 +42,40 @@ def evaluate(parts: RunParts, trainer: TimedGRPOTrainer, when: str) -> dict[str,
 
     parts.observer.on_phase(f"held-out accuracy {when} training")
     digest = hashlib.sha256(f"{settings.seed} held-out".encode()).digest()
-    generate = build_generate(
-        trainer.accelerator.unwrap_model(trainer.model),
-        _tokenizer_of(trainer),
-        sampling_config(trainer),
-        trainer.accelerator,
-        SamplingPlan(settings.model.max_micro_batch, int.from_bytes(digest[:4], "big"), stop_if_wanted),
-    )
-    result: HeldOutResult = evaluate_held_out(
-        parts.data.evaluation,
-        generate,
-        parts.components,
-        primary=settings.reward.primary,
-        num_samples=settings.trainer.eval_samples,
-    )
+    seed, together = int.from_bytes(digest[:4], "big"), settings.launch.shards_weights
+    with _weights(trainer, settings) as model:
+        generate = build_generate(
+            model,
+            _tokenizer_of(trainer),
+            sampling_config(trainer),
+            trainer.accelerator,
+            SamplingPlan(settings.model.max_micro_batch, seed, stop_if_wanted, together=together),
+        )
+        result: HeldOutResult = evaluate_held_out(
+            parts.data.evaluation,
+            generate,
+            parts.components,
+            primary=settings.reward.primary,
+            num_samples=settings.trainer.eval_samples,
+        )
     if trainer.accelerator.is_main_process:
         _hand_on_samples(parts, result, step=trainer.state.global_step)
         parts.observer.on_metrics(trainer.state.global_step, _to_eval_metrics(result.summary))
     return result.summary
+
+
+@contextmanager
+def _weights(trainer: TimedGRPOTrainer, settings: RunSettings) -> Iterator[PreTrainedModel]:
+    """Return the model to generate with; where its weights are cut up, gathered as far as TRL gathers them itself."""
+    if not settings.launch.shards_weights:
+        yield trainer.accelerator.unwrap_model(trainer.model)
+        return
+    wrapped: Any = trainer.model_wrapped
+    with (
+        unwrap_model_for_generation(wrapped, trainer.accelerator) as model,
+        trainer._dist.summon_full_params(wrapped, recurse=False),
+    ):
+        yield cast(PreTrainedModel, model)
 
 
 def _hand_on_samples(parts: RunParts, result: HeldOutResult, *, step: int) -> None:

@@ -14,7 +14,7 @@ from trl.trainer.grpo_config import GRPOConfig
 
 from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.arguments import build_arguments
-from grpo_exp.backends.trl.callbacks import CheckpointCallback, MetricsCallback, StopCallback
+from grpo_exp.backends.trl.callbacks import CheckpointCallback, FirstCallback, MetricsCallback, StopCallback
 from grpo_exp.backends.trl.checkpointing import CheckpointingTrainer, CheckpointPlan, Part
 from grpo_exp.backends.trl.completion_recorder import CompletionRecorder
 from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer, SamplingRules
@@ -27,7 +27,9 @@ from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
 from grpo_exp.backends.trl.vllm_engine import adapted_engine, prepare_engine
 from grpo_exp.checkpoints.store import Checkpoint
 from grpo_exp.data.prompts import PromptData, PromptRow
+from grpo_exp.errors import RunError
 from grpo_exp.models.load import load_policy
+from grpo_exp.models.lora import build_lora, name_base
 from grpo_exp.rewards.components import build_components
 from grpo_exp.settings.batching import BatchPlan
 from grpo_exp.settings.fast_step import fast_step_fault
@@ -74,10 +76,11 @@ def run_training(
     arguments = build_arguments(settings, plan, output_dir=model_dir.parent, use_cpu=use_cpu)
     clock = StepClock()
     trainer = _build_trainer(parts, arguments, clock)
+    _check_strategy(trainer, settings)
     stop = _add_callbacks(parts, trainer, clock)
     try:
         if settings.trainer.eval_before and resume is None:
-            evaluation["before"] = evaluate(parts, trainer, "before")
+            _evaluate_before(parts, trainer)
         observer.on_phase("training", 0 if resume is None else resume.step, settings.trainer.max_steps)
         _train(trainer, resume, max_steps=settings.trainer.max_steps)
         if not stop.stopped:
@@ -90,6 +93,31 @@ def run_training(
     return TrainingOutcome(trainer.state.global_step, stop.stopped, evaluation)
 
 
+def _evaluate_before(parts: RunParts, trainer: TimedGRPOTrainer) -> None:
+    """Measure the policy as it begins: now, or, where DeepSpeed or FSDP must set it up first, as training begins."""
+
+    def measure() -> None:
+        parts.evaluation["before"] = evaluate(parts, trainer, "before")
+
+    if parts.settings.launch.strategy == "ddp":
+        measure()
+    else:
+        trainer.add_callback(FirstCallback(measure))
+
+
+def _check_strategy(trainer: TimedGRPOTrainer, settings: RunSettings) -> None:
+    """Look whether accelerate does what it was started for: on some devices it silently does something else."""
+    strategy = settings.launch.strategy
+    wanted = {"ddp": (False, False), "zero2": (True, False), "zero3": (True, False)}.get(strategy, (False, True))
+    found = (bool(trainer.is_deepspeed_enabled), bool(trainer.is_fsdp_enabled))
+    if found != wanted:
+        kind = trainer.accelerator.distributed_type
+        raise RunError(
+            f"launch.strategy={strategy}: accelerate came up as {kind}, so that the model would not be shared as asked "
+            "for; use launch=ddp, or look into accelerate.json in the run's logs"
+        )
+
+
 def _train(trainer: TimedGRPOTrainer, resume: Checkpoint | None, *, max_steps: int) -> None:
     if resume is None:
         trainer.train()
@@ -97,6 +125,12 @@ def _train(trainer: TimedGRPOTrainer, resume: Checkpoint | None, *, max_steps: i
         trainer.train(resume_from_checkpoint=str(resume.path))
     else:  # transformers would make one step more
         assert isinstance(trainer, CheckpointingTrainer)
+        if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+            raise RunError(
+                f"{resume.path}: all steps are done and only the last evaluation is missing, for which weights that "
+                "are shared out are not read outside of training; the trained model is in model/ of the run, and "
+                f"trainer.max_steps={max_steps + 1} goes on"
+            )
         trainer.take_weights(resume)
 
 
@@ -141,7 +175,9 @@ def _build_trainer(parts: RunParts, arguments: GRPOConfig, clock: StepClock) -> 
             args=arguments,
             train_dataset=to_dataset(parts.data.train),
             processing_class=tokenizer,
+            peft_config=build_lora(settings.model.lora),
         )
+    name_base(trainer.model, settings.model)
     if isinstance(trainer, DynamicSamplingTrainer) and isinstance(trainer, CheckpointingTrainer):
         trainer.parts["dynamic_sampling"] = Part(trainer.sampling_state, trainer.load_sampling_state)
     if isinstance(trainer, FastStepTrainer) and trainer.fast_step_fault is not None:

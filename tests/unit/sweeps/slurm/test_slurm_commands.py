@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_exp.accelerate_config import Node, build_accelerate_config, build_environment
 from grpo_exp.errors import ConfigError
 from grpo_exp.ports import find_ports
 from grpo_exp.serving.command import Replica, build_serve_command
@@ -16,7 +17,7 @@ from grpo_exp.settings import load
 from grpo_exp.sweeps.manifest import Entry, SweepDirectory, settings_of
 from grpo_exp.sweeps.slurm import wait_for_server
 from grpo_exp.sweeps.slurm.allocation import place_in_allocation
-from grpo_exp.sweeps.slurm.node import Node, build_command, build_config, build_environment
+from grpo_exp.sweeps.slurm.node import build_command
 from grpo_exp.sweeps.slurm.serve import build_command as build_serve
 from grpo_exp.vllm_package import find_vllm
 
@@ -60,21 +61,21 @@ NODE = Node(rank=1, num_nodes=3, num_processes=12, main_address="n1", main_port=
 
 
 def test_node_starts_its_share_with_the_rank_of_its_machine() -> None:
-    command = build_command(Path("/c.json"), NODE, ["/s", "4"])
+    settings = load.to_settings(load.compose(["launch=ddp", "launch.num_processes=12", "launch.mixed_precision=bf16"]))
+    command = build_command(settings.launch, Path("/c.json"), NODE, ["/s", "4"])
     assert command == [
         sys.executable, "-m", "accelerate.commands.launch", "--config_file", "/c.json", "--num_machines", "3",
         "--num_processes", "12", "--machine_rank", "1", "--main_process_ip", "n1", "--main_process_port", "23",
-        "-m", "grpo_exp.joined_point", "/s", "4",
+        "--mixed_precision", "bf16", "-m", "grpo_exp.joined_point", "/s", "4",
     ]  # fmt: skip
-    settings = load.to_settings(load.compose(["launch=ddp", "launch.num_processes=12", "launch.mixed_precision=bf16"]))
-    config = build_config(settings, NODE)
+    config = build_accelerate_config(settings.launch, node=NODE)
     assert (config["machine_rank"], config["num_machines"], config["mixed_precision"]) == (1, 3, "bf16")
 
 
 def test_processes_on_a_cpu_are_told_so_and_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(16)))
     settings = load.to_settings(load.compose(["launch.device=cpu"]))
-    environment = build_environment(settings, NODE, {"A": "b"})
+    environment = build_environment(settings.launch, {"A": "b"}, local_processes=4)
     # 12 processes on 3 nodes are 4 on each, with 16 / 4 cores.
     assert (environment["OMP_NUM_THREADS"], environment["ACCELERATE_USE_CPU"], environment["A"]) == ("4", "true", "b")
 
