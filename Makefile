@@ -72,7 +72,7 @@ $(VLLM_STAMP): pyproject.toml $(VLLM_VERSIONS)
 	@if [ ! -e $(VLLM_VENV)/bin/pip ]; then \
 	  echo "setup-vllm: creating $(VLLM_VENV) with $$("$(PYTHON)" -V)"; "$(PYTHON)" -m venv $(VLLM_VENV); fi
 	@echo "setup-vllm: installing the versions of $(VLLM_VERSIONS) into $(VLLM_VENV) (some minutes the first time)"
-	@$(VLLM_VENV)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $(VLLM_VERSIONS)
+	@$(VLLM_VENV)/bin/python -m pip install --quiet --progress-bar off --no-compile --no-deps -r $(VLLM_VERSIONS)
 	@$(VLLM_VENV)/bin/python -m pip install --quiet --progress-bar off --no-deps -e .
 	@touch $@
 

@@ -13,6 +13,7 @@ from grpo_exp.data.jsonl import load_jsonl
 from grpo_exp.errors import ConfigError
 from grpo_exp.preflight.folders import why_not_writable
 from grpo_exp.settings import load
+from grpo_exp.settings.absolute_paths import absolute_paths
 from grpo_exp.settings.dataset import DatasetSettings
 from grpo_exp.settings.run import RunSettings
 
@@ -34,19 +35,24 @@ class RunRequest:
     """The words of the command, for the record, where it is not `python -m grpo_exp.train` with these overrides."""
 
 
-def build_request(config: DictConfig, overrides: Sequence[str]) -> RunRequest:
+def build_request(config: DictConfig, overrides: Sequence[str], *, command: Sequence[str] | None = None) -> RunRequest:
     """Check the values of a composed configuration.
+
+    Args:
+        config: What was composed.
+        overrides: The words after the command.
+        command: The words of the command, as in `RunRequest`.
 
     Raises:
         ConfigError: All faults at once: of the values, and of the data file where its own settings are right.
     """
     values = load.resolve(config)
     try:
-        settings = load.absolute_paths(load.validate(values), Path.cwd())
+        settings = absolute_paths(load.validate(values), Path.cwd())
     except ConfigError as error:
         others = [*_output_faults(values.get("output_dir")), *_data_faults(values.get("dataset"))]
         raise ConfigError([*error.faults, *others]) from error
-    return RunRequest(settings, overrides, load.to_yaml(settings.model_dump(mode="json")))
+    return RunRequest(settings, overrides, load.to_yaml(settings.model_dump(mode="json")), command)
 
 
 def _output_faults(output_dir: Any) -> Sequence[str]:

@@ -60,14 +60,14 @@ def _run(words: list[str]) -> int:
 def _run_one(config: Any, overrides: list[str]) -> int:
     from grpo_exp.composition import build_request
     from grpo_exp.console import build_console
-    from grpo_exp.runner import run
+    from grpo_exp.sft_run import run_primed
 
     request = build_request(config, overrides)
     if request.settings.launch.num_nodes > 1:
         from grpo_exp.several_nodes import become_launcher
 
         become_launcher(request.settings, overrides)
-    return run(request, build_console())
+    return run_primed(request, overrides, build_console())
 
 
 def _run_with_hydra(words: list[str]) -> int:

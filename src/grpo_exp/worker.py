@@ -94,10 +94,15 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: SilentObser
     _check_world(settings, use_cpu=use_cpu)
     observer.on_devices(torch_facts(use_cpu=use_cpu))
     plan = solve_batch(settings)
-    data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
+    data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward, model=settings.model)
     if settings.model.opens_reasoning:
         data = mark_prefilled(data)
     observer.on_data(data)
+    if settings.sft is not None:
+        from grpo_exp.backends.trl.sft import run_sft
+
+        outcome = run_sft(settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu)
+        return _to_result(outcome, observer, directory, max_steps=settings.trainer.max_steps)
     checkpoints = _plan_checkpoints(directory, settings, observer)
     outcome = run_training(
         settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu, checkpoints=checkpoints

@@ -24,6 +24,7 @@ SWEEPS = sorted(path.stem for path in (CHECKOUT / "sweeps").glob("*.yaml"))
 #: What an option cannot do without, and only a user knows.
 NEEDED = {
     "dataset/jsonl": ["dataset.path=rows.jsonl"],
+    "dataset/hub": ["dataset.path=rows.jsonl"],
     "model/local": ["model.path=folder"],
     "model/hub": ["model.path=organisation/name"],
 }

@@ -11,6 +11,8 @@ from grpo_exp.preflight import prepare
 from grpo_exp.preflight.effective import effective_lines
 from grpo_exp.provenance import settings_hash
 from grpo_exp.settings import load
+from grpo_exp.settings.model_values import PRIME_FIRST
+from grpo_exp.sft_run import begun_from
 
 
 def main(words: Sequence[str]) -> int:
@@ -19,8 +21,13 @@ def main(words: Sequence[str]) -> int:
     Raises:
         ConfigError: All faults that `train` would find.
     """
-    settings = build_request(load.compose(words), words).settings
-    prepared, console = prepare(settings), build_console()
+    settings, console = build_request(load.compose(words), words).settings, build_console()
+    if settings.model.prime_from == PRIME_FIRST:
+        console.print(
+            "note     model.prime_from=sft: fine-tuning comes first, which is not checked here", soft_wrap=True
+        )
+        settings = begun_from(settings, None)
+    prepared = prepare(settings)
     run_id = f"{settings_hash(settings.model_dump(mode='json'))}-s{settings.seed}"
     console.print(f"run      {settings.output_dir}/{settings.name}/{run_id}", soft_wrap=True)
     for title, text in effective_lines(settings):

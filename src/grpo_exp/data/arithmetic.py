@@ -39,7 +39,7 @@ class Problem:
     @property
     def split(self) -> Split:
         """The split the problem belongs to, whatever the seed."""
-        return "test" if _hash("split", self.question) % _TEST_SHARE == 0 else "train"
+        return "test" if hash_parts("split", self.question) % _TEST_SHARE == 0 else "train"
 
 
 def draw_problem(seed: int, split: Split, index: int, *, max_operand: int, operations: Sequence[str]) -> Problem:
@@ -54,7 +54,7 @@ def draw_problem(seed: int, split: Split, index: int, *, max_operand: int, opera
     """
     attempt = 0
     while True:
-        number = _hash(seed, split, index, attempt)
+        number = hash_parts(seed, split, index, attempt)
         number, left = divmod(number, max_operand + 1)
         number, right = divmod(number, max_operand + 1)
         problem = Problem(left, operations[number % len(operations)], right)
@@ -89,7 +89,7 @@ def count_problems(split: Split, *, max_operand: int, operations: Sequence[str])
     )
 
 
-def _hash(*parts: object) -> int:
+def hash_parts(*parts: object) -> int:
     """Return 64 bits that depend on every part; the separator keeps (1, 23) apart from (12, 3)."""
     text = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from itertools import compress
+from pathlib import Path
+from typing import Any
 
 from grpo_exp.data.arithmetic import Problem, count_problems, distinct_problems, draw_problem
+from grpo_exp.data.countdown import load_countdown
+from grpo_exp.data.gym_tasks import load_gym_tasks
+from grpo_exp.data.hub import Tables, map_tables, open_tables
 from grpo_exp.data.jsonl import load_jsonl
+from grpo_exp.data.preparation import leave_out_unjudgeable, prepare_rows
+from grpo_exp.data.prompt_tokens import TokenCounter, build_counter
 from grpo_exp.data.prompts import PromptData, PromptRow, build_prompt
+from grpo_exp.data.row_cache import cached_data
 from grpo_exp.errors import DataError
-from grpo_exp.rewards.target_check import check_targets
+from grpo_exp.rewards.source_hash import source_hash
 from grpo_exp.settings.batching import BatchPlan
-from grpo_exp.settings.dataset import ArithmeticDataset, DatasetSettings
+from grpo_exp.settings.dataset import ArithmeticDataset, DatasetSettings, HubDataset
+from grpo_exp.settings.model import ModelSettings
 from grpo_exp.settings.reward import RewardSettings
+
+__all__ = ["leave_out_unjudgeable", "load_prompts", "load_rows"]
 
 
 def load_prompts(
-    settings: DatasetSettings, *, seed: int, plan: BatchPlan, reward: RewardSettings | None = None
+    settings: DatasetSettings,
+    *,
+    seed: int,
+    plan: BatchPlan,
+    reward: RewardSettings | None = None,
+    model: ModelSettings | None = None,
 ) -> PromptData:
     """Return training and held-out rows.
 
@@ -25,52 +41,95 @@ def load_prompts(
         seed: Seed of procedural data.
         plan: What a step needs.
         reward: Rows whose target it cannot judge are left out; None keeps them.
+        model: Whose tokens `max_prompt_length` counts; None does not look at lengths.
 
     Raises:
         DataError: The data cannot be used, are fewer than one generated batch needs, or more than 5 % of the targets
             cannot be judged.
     """
-    data = _arithmetic(settings, seed) if settings.kind == "arithmetic" else load_jsonl(settings)
-    if reward is not None:
-        data = leave_out_unjudgeable(data, reward)
+    data = load_rows(settings, seed=seed, reward=reward, model=model)
     needed = plan.prompts_per_generation
     if len(data.train) < needed:
         updates = f" x {plan.updates_per_batch} updates per batch" if plan.updates_per_batch > 1 else ""
         raise DataError(
             f"dataset: {len(data.train)} training prompts are fewer than the {needed} of one step "
             f"({plan.prompts_per_step} prompts a step{updates}); use trainer.prompts_per_step="
-            f"{max(1, len(data.train) // plan.updates_per_batch)} or less, or more data"
+            f"{max(1, len(data.train) // plan.updates_per_batch)} or less, or more data{_left_out(data)}"
         )
     if not data.evaluation:
         raise DataError(
             "dataset: no held-out prompts are left (a fifth of the file, at most dataset.eval_size); "
-            "give dataset.eval_path=FILE or more data"
+            f"give dataset.eval_path=FILE or more data{_left_out(data)}"
         )
     return data
 
 
-def leave_out_unjudgeable(data: PromptData, reward: RewardSettings) -> PromptData:
-    """Return the rows whose target the reward can judge; the others are counted and listed by reason.
+def load_rows(
+    settings: DatasetSettings,
+    *,
+    seed: int,
+    reward: RewardSettings | None = None,
+    model: ModelSettings | None = None,
+) -> PromptData:
+    """Return the rows of a data set that can be used, however few.
+
+    Args:
+        settings: The data set.
+        seed: Seed of procedural data.
+        reward: As for `load_prompts`.
+        model: As for `load_prompts`.
 
     Raises:
-        DataError: More than 5 % of the rows would be left out.
+        DataError: The data cannot be used.
     """
-    rows = (*data.train, *data.evaluation)
-    report = check_targets(reward, {"target": [row.to_dict()["target"] for row in rows]})
-    if not report.unjudgeable:
-        return data
-    left_out = {entry.row for entry in report.unjudgeable}
-    kept = [row not in left_out for row in range(len(rows))]
-    reasons = {(name, reason): f"whose target {name} cannot judge ({reason})" for name, reason in report.counts}
-    return PromptData(
-        train=tuple(compress(data.train, kept)),
-        evaluation=tuple(compress(data.evaluation, kept[len(data.train) :])),
-        dropped={**data.dropped, **{text: report.counts[key] for key, text in reasons.items()}},
-        dropped_targets={
-            text: tuple(entry.target for entry in report.unjudgeable if (entry.component, entry.reason) == key)
-            for key, text in reasons.items()
-        },
-    )
+    counter = None if model is None or settings.max_prompt_length is None else build_counter(model)
+    if settings.kind == "hub":
+        tables = open_tables(settings)
+        return cached_data(
+            _cache_key(settings, tables, counter, reward),
+            lambda: prepare_rows(map_tables(tables, settings), settings, counter=counter, reward=reward),
+        )
+    return prepare_rows(_source(settings, seed), settings, counter=counter, reward=reward)
+
+
+def _source(settings: DatasetSettings, seed: int) -> PromptData:
+    match settings.kind:
+        case "arithmetic":
+            return _arithmetic(settings, seed)
+        case "countdown":
+            return load_countdown(settings, seed)
+        case "reasoning_gym":
+            return load_gym_tasks(settings, seed)
+        case "jsonl":
+            return load_jsonl(settings)
+        case "hub":
+            return map_tables(open_tables(settings), settings)
+
+
+def _cache_key(
+    settings: HubDataset, tables: Tables, counter: TokenCounter | None, reward: RewardSettings | None
+) -> dict[str, Any]:
+    """Return all that prepared rows depend on, besides the code that prepares them."""
+    tables_key = [table.fingerprint for table in (tables.train, tables.evaluation) if table is not None]
+    files = [*settings.exclude, *([settings.pass_rates.path] if settings.pass_rates.path is not None else [])]
+    judges = None if reward is None else [reward.model_dump(mode="json", exclude={"engine"}), source_hash(reward)]
+    decided_elsewhere = {"path", "eval_path", "name", "curriculum"}  # by the tables' fingerprints, or by nobody here
+    return {
+        "tables": tables_key,
+        "settings": settings.model_dump(mode="json", exclude=decided_elsewhere),
+        "files": {name: _content_hash(Path(name)) for name in files},
+        "tokenizer": None if counter is None else counter.identity,
+        "reward": judges,
+    }
+
+
+def _content_hash(path: Path) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+
+
+def _left_out(data: PromptData) -> str:
+    listed = ", ".join(f"{count} {reason.rstrip(',')}" for reason, count in data.dropped.items())
+    return f"; left out were {listed}" if listed else ""
 
 
 def _arithmetic(settings: ArithmeticDataset, seed: int) -> PromptData:
@@ -78,11 +137,19 @@ def _arithmetic(settings: ArithmeticDataset, seed: int) -> PromptData:
     shape = {"max_operand": settings.max_operand, "operations": settings.operations}
     train = [draw_problem(seed, "train", index, **shape) for index in range(settings.train_size)]
     evaluation = distinct_problems(seed, "test", settings.eval_size, **shape)
-    return PromptData(_rows(train, settings.system_prompt), _rows(evaluation, settings.system_prompt))
+    return PromptData(_rows(train, settings), _rows(evaluation, settings))
 
 
-def _rows(problems: Sequence[Problem], system_prompt: str | None) -> tuple[PromptRow, ...]:
-    return tuple(PromptRow(build_prompt(p.question, system_prompt), str(p.answer)) for p in problems)
+def _rows(problems: Sequence[Problem], settings: ArithmeticDataset) -> tuple[PromptRow, ...]:
+    return tuple(
+        PromptRow(
+            build_prompt(problem.question, settings.system_prompt, settings.prompt_template),
+            str(problem.answer),
+            solution=f"{problem.left}{problem.operation}{problem.right}={problem.answer}",
+            difficulty=float(problem.left + problem.right),
+        )
+        for problem in problems
+    )
 
 
 def _check_size(settings: ArithmeticDataset) -> None:

@@ -15,7 +15,8 @@ from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
 
 from grpo_exp.data.arithmetic import Problem, draw_problem
 from grpo_exp.data.prompts import build_prompt
-from grpo_exp.models.tokenizer import EOS, PAD
+from grpo_exp.models.example_tokens import encode_example
+from grpo_exp.models.tokenizer import PAD
 from grpo_exp.settings.model import Priming
 
 # Shapes: B examples of a batch, T tokens of the longest.
@@ -69,12 +70,7 @@ def _example(tokenizer: PreTrainedTokenizerBase, settings: Priming, index: int) 
     """Return token ids of prompt and answer of example `index`; problems come from the training split."""
     problem = draw_problem(settings.seed, "train", index, max_operand=settings.max_operand, operations=("+",))
     answer = teacher_answer(problem, settings, random.Random(f"{settings.seed} {index}"))
-    messages = [dict(message) for message in build_prompt(problem.question, None)]
-    prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    return (
-        tokenizer.encode(str(prompt), add_special_tokens=False),
-        tokenizer.encode(answer + EOS, add_special_tokens=False),
-    )
+    return encode_example(tokenizer, build_prompt(problem.question, None), answer)
 
 
 def teacher_answer(problem: Problem, settings: Priming, generator: random.Random) -> str:

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
 
 from grpo_exp import paths
 from grpo_exp.data import arithmetic
-from grpo_exp.models import priming, tokenizer
+from grpo_exp.models import example_tokens, priming, tokenizer
 from grpo_exp.settings.model import TinyArchitecture, TinyModel
 
 
@@ -34,6 +34,11 @@ def load_tiny(
     folder = cached_folder(settings)
     if not folder.is_dir():
         _build_into(folder, settings, on_step)
+    return load_tiny_from(folder)
+
+
+def load_tiny_from(folder: Path) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizerBase]:
+    """Return a policy that was saved into a folder, and the tokenizer."""
     model = Qwen2ForCausalLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
     return model, tokenizer.build_tokenizer()
 
@@ -43,7 +48,7 @@ def cached_folder(settings: TinyModel) -> Path:
     made_of = {
         "architecture": settings.architecture.model_dump(),
         "priming": settings.priming.model_dump(),
-        "code": [_code_hash(module) for module in (arithmetic, priming, tokenizer)],
+        "code": [_code_hash(module) for module in (arithmetic, example_tokens, priming, tokenizer)],
     }
     digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
     return paths.cache_dir() / f"tiny-{digest}"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from grpo_exp.data.prompts import PromptData, PromptRow
+from grpo_exp.data.examples import build_examples
+from grpo_exp.data.prompts import PromptData, PromptRow, difficulty_of
+from grpo_exp.errors import DataError
 from grpo_exp.preflight.tiny_text import most_tokens, unreadable
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.served import length_fault
+from grpo_exp.settings.sft import SftSettings
 
 _MAX_HELD_OUT = 1_000_000
 
 
 def data_faults(settings: RunSettings, data: PromptData) -> list[str]:
     """Return what is wrong with these prompts for this model and these lengths."""
-    faults = _evaluation_faults(settings, data)
+    faults = [*_evaluation_faults(settings, data), *_curriculum_faults(settings, data)]
+    if settings.sft is not None:
+        faults += _example_faults(data, settings.sft)
     if settings.model.kind == "tiny":
         rows = (*data.train, *data.evaluation)
         faults += [*_character_faults(settings, rows), *_tiny_length_faults(settings, rows)]
@@ -29,6 +34,24 @@ def _evaluation_faults(settings: RunSettings, data: PromptData) -> list[str]:
         f"trainer.eval_samples={samples}: {prompts} held-out prompts x {samples} are {samples * prompts} completions, "
         f"and at most {_MAX_HELD_OUT} are sampled; use trainer.eval_samples={_MAX_HELD_OUT // prompts} or less, or "
         "lower dataset.eval_size"
+    ]
+
+
+def _example_faults(data: PromptData, settings: SftSettings) -> list[str]:
+    try:
+        build_examples(data, settings)
+    except DataError as error:
+        return list(error.faults)
+    return []
+
+
+def _curriculum_faults(settings: RunSettings, data: PromptData) -> list[str]:
+    if settings.dataset.curriculum.order != "easy_to_hard" or any(difficulty_of(row) is not None for row in data.train):
+        return []
+    return [
+        "dataset.curriculum.order=easy_to_hard: nobody knows how difficult the prompts are; name a column with "
+        "dataset.difficulty_column=COLUMN or dataset.pass_rate_column=COLUMN, give dataset.pass_rates.path=FILE, or "
+        "use dataset.curriculum.order=online, which finds out"
     ]
 
 

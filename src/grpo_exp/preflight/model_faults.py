@@ -8,6 +8,7 @@ from pathlib import Path
 from grpo_exp import devices
 from grpo_exp.preflight.model_files import context_length, read_config
 from grpo_exp.settings.model import BundledModel, HubModel, LocalModel, PretrainedModel
+from grpo_exp.settings.model_values import PRIME_FIRST
 from grpo_exp.settings.run import RunSettings
 
 #: What a model's folder needs besides `config.json`, in any of the forms that transformers reads.
@@ -18,7 +19,7 @@ def model_faults(settings: RunSettings) -> list[str]:
     """Return what keeps this model from being loaded and trained as it is asked for."""
     return [
         *_length_faults(settings),
-        *_source_faults(settings),
+        *(_source_faults(settings) if settings.model.prime_from is None else _primed_faults(settings)),
         *_type_faults(settings),
         *_kernel_faults(settings),
     ]
@@ -42,6 +43,34 @@ def _source_faults(settings: RunSettings) -> list[str]:
     if isinstance(model, BundledModel):
         return [*_package_faults(), *_template_faults(model)]
     return []
+
+
+def _primed_faults(settings: RunSettings) -> list[str]:
+    """Look whether a run holds weights that this one can begin with."""
+    text, model = str(settings.model.prime_from), settings.model
+    if text == PRIME_FIRST:
+        return [
+            "model.prime_from=sft: only `python -m grpo_exp.train` of a single run fine-tunes first; run grpo-exp sft, "
+            "and give its folder"
+        ]
+    folder, given = Path(text).expanduser(), f"model.prime_from={text}"
+    config = read_config(folder)
+    if config is None or "model" not in config:
+        return [f"{given}: is no run folder; give one that grpo-exp sft or a training run has written, or sft"]
+    if (folder / "model" / "adapter_config.json").is_file():
+        return [
+            f"{given}: that run trained an adapter; write it and its model into one folder with grpo-exp merge, and "
+            "give that: model=local model.path=FOLDER"
+        ]
+    if not (folder / "model" / "config.json").is_file():
+        return [f"{given}: holds no trained model; let that run end, with trainer.save_model=true"]
+    ours = model.model_dump(mode="json")
+    return [
+        f"{given}: that run trained model.{name}={config['model'].get(name)} and this one has {ours[name]}; give both "
+        "the same model"
+        for name in ("kind", "path", "architecture")
+        if name in ours and config["model"].get(name) != ours[name]
+    ]
 
 
 def _package_faults() -> list[str]:

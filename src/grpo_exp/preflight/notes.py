@@ -6,12 +6,11 @@ What TRL does with a setting was read in its GRPOTrainer (`_compute_loss`, `_gen
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
 
 from grpo_exp import devices
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.preflight.algorithm_notes import algorithm_notes
+from grpo_exp.preflight.dataset_notes import dataset_notes
 from grpo_exp.preflight.defaults import changed
 from grpo_exp.preflight.extra_notes import extra_notes
 from grpo_exp.preflight.launch_faults import launch_notes
@@ -26,6 +25,13 @@ from grpo_exp.settings.run import RunSettings
 
 def notes(settings: RunSettings, data: PromptData) -> list[str]:
     """Return one line for each: the value, why, and what to do."""
+    if settings.sft is not None:  # nothing is generated, rewarded or clipped
+        return [
+            *_optimizer_notes(settings),
+            *model_notes(settings),
+            *_launch_notes(settings),
+            *dataset_notes(settings, data),
+        ]
     return [
         *algorithm_notes(settings),
         *sampling_notes(settings),
@@ -39,7 +45,7 @@ def notes(settings: RunSettings, data: PromptData) -> list[str]:
         *vllm_notes(settings),
         *_launch_notes(settings),
         *_health_notes(settings),
-        *_left_out(data),
+        *dataset_notes(settings, data),
     ]
 
 
@@ -192,18 +198,3 @@ def _health_notes(settings: RunSettings) -> list[str]:
         for path, value in rules.items()
         if path.endswith(".window") and value > steps
     ]
-
-
-def _left_out(data: PromptData) -> list[str]:
-    return [
-        f"dataset: {count} rows {reason} are left out{_examples(data.dropped_targets.get(reason, ()))}"
-        for reason, count in data.dropped.items()
-    ]
-
-
-def _examples(targets: Sequence[Any]) -> str:
-    """Return the first targets, for a reader; all of them stand in the run's events."""
-    if not targets:
-        return ""
-    shown = ", ".join(repr(target)[:60] for target in targets[:3])
-    return f": {shown}{', ...' if len(targets) > 3 else ''}"

@@ -88,7 +88,7 @@ def load_run_data(settings: RunSettings, plan: BatchPlan) -> PromptData:
     Raises:
         ConfigError: The data cannot be used.
     """
-    data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward)
+    data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward, model=settings.model)
     faults = [*data_faults(settings, data), *column_faults(settings.reward, data)]
     if faults:
         raise ConfigError(faults)

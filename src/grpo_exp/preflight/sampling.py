@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grpo_exp.settings.completion import OVERLONG, build_overlong
+from grpo_exp.settings.dataset import TableDataset
 from grpo_exp.settings.dynamic_sampling import DynamicSampling
 from grpo_exp.settings.overlong import OverlongPunishment
 from grpo_exp.settings.run import RunSettings
@@ -20,7 +21,7 @@ def sampling_faults(settings: RunSettings) -> list[str]:
             f"algorithm.dynamic_sampling.metric={sampling.metric}: is no component of the reward; use one of "
             f"{', '.join(names)}, or null for reward.primary ({settings.reward.primary})"
         )
-    columns = settings.dataset.extra_columns if settings.dataset.kind == "jsonl" else ()
+    columns = settings.dataset.extra_columns if isinstance(settings.dataset, TableDataset) else ()
     images = [name for name in _IMAGE_COLUMNS if name in columns]
     if sampling.enabled and images:
         faults.append(

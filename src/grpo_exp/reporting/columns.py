@@ -42,6 +42,7 @@ def build_columns(component_names: Sequence[str]) -> list[Column]:
         Column("KL", ("train/kl",), ".4f"),
         Column("clipped", clip_ratios, ".2%"),
         Column("entropy", ("train/entropy",), ".3f"),
+        Column("tokens right", ("train/mean_token_accuracy",), ".1%", 12),  # of worked examples only
         Column("s/step", ("time/step",), ".2f", 6),
     ]
 

@@ -26,6 +26,11 @@ Reasons are short slugs; they are counted, logged as curves and written next to 
 | `not_a_letter` | 0.0 | `letter`: the answer is more or less than one letter |
 | `not_a_number` | 0.0 | `numeric`: the answer is no plain number |
 | `no_match` | 0.0 | `regex`: the pattern does not match |
+| `not_an_expression` | 0.0 | `countdown`: the answer is more or less than one expression |
+| `wrong_numbers` | 0.0 | `countdown`: not each number exactly once, or others |
+| `division_by_zero` | 0.0 | `countdown`: the expression has no value |
+| `no_numbers` | None | `countdown`: the row has no list of whole numbers |
+| `partly_right` | 0 to 1 | `reasoning_gym`: the task's scorer gives a part |
 | `well_formed` | 1.0 | the format is as asked |
 | `text_before_reasoning` | 0.0 | the completion does not start with the opening tag |
 | `repeated_tag` | 0.0 | a tag appears more often than once |

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from grpo_exp.rewards.answer_sources import extract_gsm8k
 from grpo_exp.rewards.code.scorer import build_code_scorer
 from grpo_exp.rewards.columns import BatchScorer, Columns, read_prefilled, read_targets, read_token_counts
 from grpo_exp.rewards.completion import Completion
+from grpo_exp.rewards.countdown import score_countdown
 from grpo_exp.rewards.extraction import extract_box
+from grpo_exp.rewards.gym_answer import score_gym
 from grpo_exp.rewards.length import score_cosine, score_overlong
 from grpo_exp.rewards.math_answer import Extractor, score_math_batch
 from grpo_exp.rewards.pattern_answer import score_pattern
@@ -24,6 +27,7 @@ from grpo_exp.settings.reward import (
     AnswerTagComponent,
     CodeComponent,
     CosineLengthComponent,
+    CountdownComponent,
     ExactComponent,
     Gsm8kComponent,
     LanguageComponent,
@@ -32,6 +36,7 @@ from grpo_exp.settings.reward import (
     NumericComponent,
     OverlongComponent,
     PythonComponent,
+    ReasoningGymComponent,
     RegexComponent,
     RepetitionComponent,
     TagCountComponent,
@@ -135,6 +140,8 @@ SCORERS: dict[type, Callable[[Any], BatchScorer]] = {
     ExactComponent: lambda c: _by_judge(c.kind, c.source, judge_exactly(c)),
     NumericComponent: lambda c: _by_judge(c.kind, c.source, judge_numerically(c)),
     RegexComponent: _by_pattern,
+    CountdownComponent: lambda c: partial(score_countdown, c),
+    ReasoningGymComponent: lambda c: partial(score_gym, c),
     ThinkFormatComponent: lambda c: _by_form(
         lambda text, prefilled: score_think_format(text, prefilled=prefilled, strict_newlines=c.strict_newlines)
     ),

@@ -7,13 +7,15 @@ no process outlives the run, not even one that hangs.
 
 A request is `{"gold": text, "answer": text or null, "limit": seconds}`; without an answer the gold is
 checked. With `{"pattern": text, "text": text, "whole": bool, "targets": list}` a regular expression is tried
-instead. A reply is `{"reason": slug}`.
+instead, with `{"gym_entry": JSON text, "answer": text}` a scorer of reasoning_gym, whose value is the slug. A reply is
+`{"reason": slug}`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import re
@@ -40,6 +42,8 @@ _ENDING_SECONDS = 0.15
 _ENDING_SHARE = 0.1
 _PARENT_CHECK_SECONDS = 1.0
 _PR_SET_PDEATHSIG = 1
+#: What a request to a scorer of reasoning_gym holds, and where it is.
+_GYM, _PACKAGE = b'"gym_entry"', "reasoning_gym"
 
 #: Expressions that load the parser's tables, so that the first answers do not pay for it.
 _WARM_UP = (
@@ -54,6 +58,8 @@ def answer_request(request: Mapping[str, Any]) -> str:
     """Return the reason slug of one request."""
     if "pattern" in request:
         return search_pattern(request["pattern"], request["text"], whole=request["whole"], targets=request["targets"])
+    if "gym_entry" in request:
+        return judge_task(request["answer"], json.loads(request["gym_entry"]))
     gold = read_shape(request["gold"] or "")
     if request["answer"] is None:
         return "match" if all(_can_be_judged(text) for text in expressions_of(gold)) else "unparsable_target"
@@ -69,6 +75,12 @@ def search_pattern(pattern: str, text: str, *, whole: bool, targets: Sequence[st
     if "answer" not in expression.groupindex:
         return "match"
     return "match" if (found["answer"] or "").strip() in {target.strip() for target in targets} else "mismatch"
+
+
+def judge_task(answer: str, entry: Mapping[str, Any]) -> str:
+    """Return what the scorer of a task of reasoning_gym gives for an answer, as text."""
+    score = importlib.import_module(_PACKAGE).get_score_answer_fn(entry["metadata"]["source_dataset"])
+    return repr(float(score(answer, dict(entry))))
 
 
 def _can_be_judged(text: str) -> bool:
@@ -165,6 +177,8 @@ def _supervise(replies: int, memory_bytes: int) -> None:
             break
         *lines, buffer = (buffer + chunk).split(b"\n")
         for line in lines:
+            if _GYM in line and _PACKAGE not in sys.modules:
+                fork = _load_gym(fork, memory_bytes)
             try:
                 reply, fork = _ask(fork, line + b"\n", memory_bytes, parent=parent)
             except ProcessLookupError:
@@ -172,6 +186,13 @@ def _supervise(replies: int, memory_bytes: int) -> None:
                 return
             _write_all(replies, reply)
     fork.end()
+
+
+def _load_gym(fork: _Fork, memory_bytes: int) -> _Fork:
+    """Load the package, which takes seconds, outside of the limit of an answer; forks from now on have it."""
+    importlib.import_module(_PACKAGE)
+    fork.end()
+    return _Fork.start(memory_bytes)
 
 
 def _ask(fork: _Fork, line: bytes, memory_bytes: int, *, parent: int) -> tuple[bytes, _Fork]:

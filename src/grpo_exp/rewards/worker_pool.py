@@ -65,6 +65,15 @@ class WorkerPool:
         """
         return self._ask({"pattern": pattern, "text": text, "whole": whole, "targets": list(targets)})
 
+    def judge_task(self, answer: str, entry: str) -> str:
+        """Return what reasoning_gym's scorer gives for an answer, a number as text, or a slug where it gives none.
+
+        Args:
+            answer: The answer.
+            entry: The task as JSON text.
+        """
+        return self._ask({"gym_entry": entry, "answer": answer})
+
     def _ask(self, request: Mapping[str, Any]) -> str:
         """Ask the next process that is free.
 

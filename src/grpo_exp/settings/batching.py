@@ -72,6 +72,19 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
+@dataclass(frozen=True, slots=True)
+class ExamplePlan(BatchPlan):
+    """The batch arithmetic of worked examples: a prompt has one completion, and nothing is generated."""
+
+    def describe(self) -> str:
+        """Return the arithmetic in one line."""
+        return (
+            f"{self.prompts_per_step} examples a step = {_count(self.num_processes, 'process', 'processes')} x "
+            f"{_count(self.gradient_accumulation_steps, 'micro-step', 'micro-steps')} x "
+            f"{self.per_device_train_batch_size}"
+        )
+
+
 def solve_batch(settings: RunSettings) -> BatchPlan:
     """Solve the batch arithmetic.
 
@@ -79,6 +92,8 @@ def solve_batch(settings: RunSettings) -> BatchPlan:
         ConfigError: Something does not divide, and the message names the nearest values that do; or the batch is
             larger than any machine wants.
     """
+    if settings.sft is not None:
+        return _solve_examples(settings)
     num_generations = settings.algorithm.num_generations
     trainer, num_processes = settings.trainer, settings.launch.num_processes
     prompts = _prompts_per_step(settings)
@@ -131,6 +146,29 @@ def _given_size(settings: RunSettings) -> tuple[str, int, int]:
         return "prompts_per_step", trainer.prompts_per_step, 1
     assert trainer.completions_per_step is not None  # exactly one of the two is set: TrainerSettings saw to it
     return "completions_per_step", trainer.completions_per_step, settings.algorithm.num_generations
+
+
+def _solve_examples(settings: RunSettings) -> ExamplePlan:
+    trainer, num_processes = settings.trainer, settings.launch.num_processes
+    examples = trainer.prompts_per_step
+    if examples is None:
+        raise ConfigError(
+            "trainer.prompts_per_step: is null, and it says how many worked examples a step takes; give it a number, "
+            "and trainer.completions_per_step=null"
+        )
+    if examples % num_processes:
+        near = _or(_nearest(examples, lambda count: count % num_processes == 0))
+        raise ConfigError(
+            f"trainer.prompts_per_step={examples}: does not divide over {num_processes} processes; use {near}"
+        )
+    share = examples // num_processes
+    size = trainer.per_device_train_batch_size or _largest_divisor(share, settings.model.max_micro_batch)
+    if share % size:
+        raise ConfigError(
+            f"trainer.per_device_train_batch_size={size}: {share} examples of a process do not divide by it; use "
+            f"{_or(_nearest(size, lambda count: share % count == 0))}, or null"
+        )
+    return ExamplePlan(examples, 1, num_processes, size, share // size, 1, 1)
 
 
 def _check_generated(settings: RunSettings, prompts: int) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from hydra import compose as hydra_compose
@@ -25,9 +24,7 @@ from grpo_exp.settings.base import Settings
 from grpo_exp.settings.command_words import check_words, explain, list_groups
 from grpo_exp.settings.completion import complete
 from grpo_exp.settings.faults import all_faults, describe_faults
-from grpo_exp.settings.model import HubModel, LocalModel, ModelSettings, PretrainedModel
-from grpo_exp.settings.run import RESUME_WORDS, RunSettings
-from grpo_exp.settings.tracker import TrackerSettings
+from grpo_exp.settings.run import RunSettings
 
 GroupT = TypeVar("GroupT", bound=Settings)
 
@@ -43,14 +40,14 @@ def announce_sweeps() -> None:
     os.environ[_SWEEPS_VARIABLE] = str(paths.sweeps_parent())
 
 
-def compose(words: Sequence[str]) -> DictConfig:
-    """Compose `train.yaml` with `key=value` words as typed after the command.
+def compose(words: Sequence[str], *, primary: str = "train") -> DictConfig:
+    """Compose `train.yaml`, or another file at the top of `conf/`, with `key=value` words as typed after the command.
 
     Raises:
         ConfigError: Options, keys or spellings are wrong.
     """
-    with explained(words):
-        return _compose(words)
+    with explained(words, primary=primary):
+        return _compose(words, primary=primary)
 
 
 def compose_one(words: Sequence[str]) -> DictConfig | None:
@@ -89,12 +86,13 @@ def vary(config: DictConfig, overrides: Sequence[Override]) -> DictConfig:
 
 
 @contextlib.contextmanager
-def explained(words: Sequence[str], *, with_switches: bool = False) -> Iterator[None]:
+def explained(words: Sequence[str], *, with_switches: bool = False, primary: str = "train") -> Iterator[None]:
     """Check the words, and turn what Hydra raises inside into a ConfigError.
 
     Args:
         words: As typed after the command.
         with_switches: Some words are switches and settings of Hydra's own, which are left to Hydra.
+        primary: The file that is composed.
     """
     options = groups()
     own = [w for w in words if "=" in w and not w.startswith("-") and "hydra" not in w] if with_switches else words
@@ -104,13 +102,13 @@ def explained(words: Sequence[str], *, with_switches: bool = False) -> Iterator[
     except ConfigError:
         raise
     except (*_HYDRA_FAULTS, OSError, ValueError) as error:
-        raise explain(error, words, options, lambda path: _key_and_siblings(path, words)) from error
+        raise explain(error, words, options, lambda path: _key_and_siblings(path, words, primary)) from error
 
 
-def _compose(words: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
+def _compose(words: Sequence[str], *, with_hydra: bool = False, primary: str = "train") -> DictConfig:
     announce_sweeps()
     with initialize_config_dir(config_dir=str(paths.config_dir()), version_base="1.3"):
-        return hydra_compose("train", overrides=list(words), return_hydra_config=with_hydra)
+        return hydra_compose(primary, overrides=list(words), return_hydra_config=with_hydra)
 
 
 def groups() -> dict[str, list[str]]:
@@ -217,14 +215,14 @@ def _raw_value(container: Any, path: str) -> Any:
 # ------------------------------------------------------------------------------------------ names that exist
 
 
-def _key_and_siblings(path: str, words: Sequence[str]) -> tuple[str, list[str]]:
+def _key_and_siblings(path: str, words: Sequence[str], primary: str = "train") -> tuple[str, list[str]]:
     """Return the deepest part of `path` that does not exist, and the names that do exist beside it.
 
     Where all of a path exists, its own last name is among them.
     """
     options = list_groups(paths.config_dir())
     choices = [word for word in words if word.partition("=")[0] in options and "," not in word]
-    node: Any = _compose(choices)
+    node: Any = _compose(choices, primary=primary)
     seen: list[str] = []
     parts = path.split("@")[0].split(".")
     for part in parts:
@@ -240,50 +238,3 @@ def _key_and_siblings(path: str, words: Sequence[str]) -> tuple[str, list[str]]:
         return path, parts[-1:]  # all of it exists: what it was given is at fault
     names = [str(key) for key in node] if isinstance(node, DictConfig) else []
     return ".".join(seen), names if len(seen) > 1 else sorted({*names, *options})
-
-
-def absolute_paths(settings: RunSettings, base: Path) -> RunSettings:
-    """Return settings whose paths are absolute, taken from the folder the command was started in."""
-
-    def absolute(text: str | None) -> str | None:
-        return None if text is None else str((base / Path(text).expanduser()).resolve())
-
-    changes: dict[str, Any] = {"output_dir": absolute(settings.output_dir)}
-    if settings.resume not in RESUME_WORDS:
-        changes["resume"] = absolute(settings.resume)
-    if settings.dataset.kind == "jsonl":
-        files = {"path": absolute(settings.dataset.path), "eval_path": absolute(settings.dataset.eval_path)}
-        changes["dataset"] = settings.dataset.model_copy(update=files)
-    changes["model"] = _absolute_model(settings.model, base, absolute)
-    changes["tracker"] = _absolute_tracker(settings.tracker, base, absolute)
-    return settings.model_copy(update=changes)
-
-
-def _absolute_model(settings: ModelSettings, base: Path, absolute: Callable[[str | None], str | None]) -> ModelSettings:
-    if not isinstance(settings, PretrainedModel):
-        return settings
-    changes: dict[str, Any] = {"chat_template": absolute(settings.chat_template)}
-    if isinstance(settings, LocalModel | HubModel) and settings.path is not None:
-        folder = base / Path(settings.path).expanduser()
-        if folder.exists():  # otherwise it is a hub id
-            changes["path"] = str(folder.resolve())
-    return settings.model_copy(update=changes)
-
-
-def _absolute_tracker(
-    settings: TrackerSettings, base: Path, absolute: Callable[[str | None], str | None]
-) -> TrackerSettings:
-    """Return tracker settings that mean the same from every folder: `grpo-exp sync` may be called from another."""
-    changes: dict[str, Any] = {}
-    if settings.tensorboard is not None:
-        folder = absolute(settings.tensorboard.directory)
-        changes["tensorboard"] = settings.tensorboard.model_copy(update={"directory": folder})
-    uri = None if settings.mlflow is None else settings.mlflow.tracking_uri
-    if settings.mlflow is not None and uri is not None:
-        scheme, separator, path = uri.partition(":///")
-        if scheme == "sqlite" and separator and path and not path.startswith((":", "/", "file:")):
-            uri = f"sqlite:///{base / path}"
-        elif ":" not in uri and not uri.startswith("databricks"):
-            uri = absolute(uri)
-        changes["mlflow"] = settings.mlflow.model_copy(update={"tracking_uri": uri})
-    return settings.model_copy(update=changes)

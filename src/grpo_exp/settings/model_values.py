@@ -13,3 +13,6 @@ CompletionLength = Annotated[Int, Field(ge=1, le=1_048_576)]
 MicroBatch = Annotated[Int, Field(ge=1, le=65_536)]
 Dtype = Literal["float32", "bfloat16", "float16"]
 MixedPrecision = Literal["no", "bf16", "fp16"]
+
+#: What `model.prime_from` says where the run to begin with is to be made first.
+PRIME_FIRST = "sft"

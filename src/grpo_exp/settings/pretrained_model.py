@@ -53,6 +53,9 @@ class PretrainedModel(Settings):
     """Run Python code that comes with the model."""
     architecture: Architecture | None = None
     """Shape, for the memory plan; null is what config.json says where it can be read."""
+    prime_from: OptionalPath = None
+    """Folder of a run whose trained weights are what this one begins with, such as one of `grpo-exp sft`; null begins
+    with the model itself. `sft` makes that run first, with the same words."""
     lora: LoraSettings = LoraSettings()
     """Train small matrices beside the weights instead of the weights."""
 

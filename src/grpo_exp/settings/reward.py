@@ -10,11 +10,13 @@ from pydantic import Field, field_validator, model_validator
 
 from grpo_exp.settings.base import Float, Int, NoneText, Settings, Text
 from grpo_exp.settings.reward_answers import (
+    CountdownComponent,
     ExactComponent,
     Gsm8kComponent,
     LetterComponent,
     MathComponent,
     NumericComponent,
+    ReasoningGymComponent,
     RegexComponent,
 )
 from grpo_exp.settings.reward_code import CodeComponent
@@ -58,6 +60,8 @@ Component = Annotated[
     | ExactComponent
     | RegexComponent
     | NumericComponent
+    | CountdownComponent
+    | ReasoningGymComponent
     | ThinkFormatComponent
     | AnswerTagComponent
     | TagCountComponent

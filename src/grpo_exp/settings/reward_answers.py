@@ -91,3 +91,27 @@ class NumericComponent(_ExtractedAnswer):
     """Largest distance that pays, in the unit of the target; 0 and up."""
     relative_tolerance: Annotated[Float, Field(ge=0, le=1)] = 0.0
     """Largest distance that pays, as a share of the target; 0 and up. 0.01 is one percent."""
+
+
+class CountdownComponent(_ExtractedAnswer):
+    """The answer is an expression in the numbers of the column `nums`, each used exactly once, of the value `target`.
+
+    Integers, + - * /, signs and parentheses, computed exactly. Nothing may stand beside it, no equals sign either.
+    """
+
+    kind: Literal["countdown"]
+    source: AnswerSource = "answer_tag"
+    r"""Where the expression stands, always after the reasoning: the last `<answer>` block, the last `\boxed{}`, the
+    last line, or all of the text."""
+
+
+class ReasoningGymComponent(_ExtractedAnswer):
+    """The answer is judged by the task's own scorer in the package reasoning_gym, in a process that can be killed.
+
+    The column `entry` holds the task, as `dataset=reasoning_gym` makes it.
+    """
+
+    kind: Literal["reasoning_gym"]
+    source: AnswerSource = "answer_tag"
+    r"""Where the answer stands, always after the reasoning: the last `<answer>` block, the last `\boxed{}`, the last
+    line, or all of the text."""

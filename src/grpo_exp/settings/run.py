@@ -15,6 +15,7 @@ from grpo_exp.settings.health import HealthSettings
 from grpo_exp.settings.launch import LaunchSettings
 from grpo_exp.settings.model import ModelSettings
 from grpo_exp.settings.reward import RewardSettings
+from grpo_exp.settings.sft import SftSettings
 from grpo_exp.settings.tracker import TrackerSettings
 from grpo_exp.settings.trainer import TrainerSettings
 from grpo_exp.settings.vllm import VllmSettings
@@ -53,6 +54,8 @@ class RunSettings(Settings):
     """How processes are started."""
     health: HealthSettings
     """What is watched."""
+    sft: SftSettings | None = None
+    """Supervised fine-tuning on worked examples instead of GRPO: what `grpo-exp sft` sets."""
 
     @field_validator("name")
     @classmethod

@@ -48,6 +48,17 @@ def needed_length(settings: RunSettings, longest_prompt: int) -> int:
     return longest_prompt + settings.trainer.max_completion_length
 
 
+def engine_length(settings: RunSettings) -> int | None:
+    """Return the tokens of a sequence that the settings ask an engine to hold, or None where only the data tell.
+
+    `vllm.max_model_length`, else the longest prompt that `dataset.max_prompt_length` lets through and its completion.
+    """
+    vllm, limit = settings.vllm, settings.dataset.max_prompt_length
+    if vllm.mode != "off" and vllm.max_model_length is not None:
+        return vllm.max_model_length
+    return None if limit is None else needed_length(settings, limit)
+
+
 def length_fault(settings: RunSettings, longest_prompt: int) -> str | None:
     """Return why `vllm.max_model_length` does not hold the prompts and their completions, or None."""
     vllm = settings.vllm

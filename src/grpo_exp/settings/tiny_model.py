@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from grpo_exp.settings.base import Fraction, Int, Settings
+from grpo_exp.settings.base import Fraction, Int, OptionalPath, Settings
 from grpo_exp.settings.lora import LoraSettings
 from grpo_exp.settings.model_values import CompletionLength, Dtype, LearningRate, MicroBatch, MixedPrecision
 
@@ -116,6 +116,9 @@ class TinyModel(Settings):
     """Default of `launch.mixed_precision` for this model."""
     gradient_checkpointing: bool = False
     """Default of `trainer.gradient_checkpointing` for this model."""
+    prime_from: OptionalPath = None
+    """Folder of a run whose trained weights are what this one begins with, such as one of `grpo-exp sft`; null begins
+    with the model itself. `sft` makes that run first, with the same words."""
     lora: LoraSettings = LoraSettings()
     """Train small matrices beside the weights instead of the weights."""
 

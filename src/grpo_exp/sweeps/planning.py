@@ -13,6 +13,7 @@ from grpo_exp.errors import ConfigError
 from grpo_exp.preflight import load_run_data, prepare
 from grpo_exp.provenance import settings_hash
 from grpo_exp.settings import load
+from grpo_exp.settings.absolute_paths import absolute_paths
 from grpo_exp.settings.batching import BatchPlan
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.sweeps.axes import Grid, parse
@@ -155,7 +156,7 @@ class _Planner:
         reason = reason_to_skip(self._rules, values, data)
         if reason is not None:
             return reason
-        settings = load.absolute_paths(load.validate(data), Path.cwd())
+        settings = absolute_paths(load.validate(data), Path.cwd())
         if settings.resume == "never":
             raise ConfigError(
                 "resume=never: a sweep finds its runs again by their names; leave it out, and give a new sweep a name "

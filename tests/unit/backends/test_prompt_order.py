@@ -7,7 +7,7 @@ import itertools
 import pytest
 from trl.trainer.utils import RepeatSampler
 
-from grpo_exp.backends.trl.prompt_order import PromptOrderSampler, PromptStream, permutation
+from grpo_exp.backends.trl.prompt_order import PromptOrderSampler, PromptStream, easy_to_hard, permutation
 
 SIZE, G, PROMPTS = 11, 2, 3
 
@@ -93,3 +93,30 @@ def test_stream_is_not_the_order_of_the_sampler() -> None:
     """Otherwise a refill would generate for the prompts whose turn comes next."""
     stream = PromptStream(100, seed=0, purpose="dynamic sampling").take(100)
     assert stream != permutation(100, 0, "prompts", 0)
+
+
+# ------------------------------------------------------------------------------------------ easy to hard
+
+
+def test_stages_go_from_easy_to_hard_and_hold_each_prompt_once() -> None:
+    """Ten prompts in three stages: of 3, 3 and 4 in the order of difficulty; unknown ones are the hardest."""
+    difficulties = [5.0, None, 1.0, 3.0, 2.0, 9.0, 4.0, None, 8.0, 2.0]
+    order = easy_to_hard(difficulties, 3)(0, "prompts", 0)
+    assert [set(order[:3]), set(order[3:6]), set(order[6:])] == [{2, 4, 9}, {3, 6, 0}, {8, 5, 1, 7}]
+
+
+def test_stages_are_shuffled_anew_in_each_epoch_and_for_each_purpose() -> None:
+    order = easy_to_hard([float(i) for i in range(100)], 2)
+    orders = {tuple(order(*key)) for key in ((0, "prompts", 0), (0, "prompts", 1), (1, "prompts", 0), (0, "other", 0))}
+    assert len(orders) == 4
+    assert all(set(found[:50]) == set(range(50)) for found in orders)
+    assert order(0, "prompts", 0) == order(0, "prompts", 0)
+
+
+def test_sampler_and_further_rounds_keep_to_the_order() -> None:
+    """11 prompts of which 9 are used: with 11 stages of one each they come in the order of difficulty."""
+    by_number = easy_to_hard([float(-i) for i in range(SIZE)], SIZE)
+    repeats = RepeatSampler(range(SIZE), mini_repeat_count=G, batch_size=PROMPTS, repeat_count=1, shuffle=False)
+    assert list(PromptOrderSampler(repeats, 0, lambda: 0, by_number))[::G] == list(range(10, 1, -1))
+    stream = PromptStream(SIZE, 0, "dynamic sampling", by_number)
+    assert stream.take(13) == [*range(10, -1, -1), 10, 9]

@@ -57,6 +57,19 @@ def test_reference_that_follows_and_a_weight_that_moves(tmp_path: Path) -> None:
     is_the_same_run(tmp_path, SYNCED, [4])
 
 
+def test_curriculum_that_learns_while_it_draws(tmp_path: Path) -> None:
+    """A batch serves 4 steps: the draws for step 5, and those of dynamic sampling, depend on the success before 2."""
+    graded = ["+reward.components.quality={kind: text_quality}", "reward.primary=quality"]  # differs between prompts
+    online = [*REUSED, *graded, "dataset.curriculum.order=online", "trainer.max_steps=6"]
+    is_the_same_run(tmp_path, online, [2])
+
+
+@pytest.mark.long
+def test_stages_from_easy_to_hard(tmp_path: Path) -> None:
+    """The second epoch begins behind step 5, and with it the first stage again."""
+    is_the_same_run(tmp_path, [*SYNCED, "dataset.curriculum.order=easy_to_hard", "dataset.curriculum.stages=2"], [4])
+
+
 def with_adapter(*args: Any, **kwargs: Any) -> Any:
     model, tokenizer = LOAD_POLICY(*args, **kwargs)
     torch.manual_seed(0)

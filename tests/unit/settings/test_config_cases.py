@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 
 from grpo_exp.errors import ConfigError
 from grpo_exp.settings import load
+from grpo_exp.settings.absolute_paths import absolute_paths
 from grpo_exp.settings.run import RunSettings
 
 Typed = Callable[..., RunSettings]
@@ -123,7 +124,7 @@ def test_g041_every_interpolation_that_leads_nowhere_is_named_with_its_key() -> 
 
 def test_g045_paths_are_taken_from_the_folder_the_command_was_started_in(typed: Typed, tmp_path: Path) -> None:
     settings = typed("dataset=jsonl", "dataset.path=data/train.jsonl", "output_dir=out")
-    absolute = load.absolute_paths(settings, tmp_path)
+    absolute = absolute_paths(settings, tmp_path)
     assert absolute.dataset.kind == "jsonl"
     assert absolute.dataset.path == str(tmp_path / "data" / "train.jsonl")
     assert absolute.output_dir == str(tmp_path / "out")

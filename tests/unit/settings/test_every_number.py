@@ -176,7 +176,7 @@ def test_spelling_reads_back_as_the_value(value: Any) -> None:
         ("model.dtype", "model=local and model=hub and model=smollm2_bundled"),
         ("vllm.server_port", "vllm=server"),
         ("vllm.importance_sampling_mode", "vllm=colocate and vllm=server"),
-        ("dataset.target_column", "dataset=jsonl"),
+        ("dataset.target_column", "dataset=jsonl and dataset=hub"),
     ],
 )
 def test_setting_of_another_option_names_the_option(path: str, option: str, faults: Faults) -> None:

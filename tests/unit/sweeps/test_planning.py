@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from grpo_exp.settings import load
+from grpo_exp.settings.absolute_paths import absolute_paths
 from grpo_exp.sweeps.axes import Grid, build_grid
 from grpo_exp.sweeps.plan_text import describe_faults_by_cause
 from grpo_exp.sweeps.planning import Plan, build_plan
@@ -33,7 +34,7 @@ def without_place(data: dict[str, Any]) -> dict[str, Any]:
 def check_against_hydra(plan: Plan, folder: Path) -> None:
     """Hydra composes the words of each point from nothing."""
     for point in plan.points:
-        composed = load.absolute_paths(load.to_settings(load.compose(point.words)), folder)
+        composed = absolute_paths(load.to_settings(load.compose(point.words)), folder)
         assert without_place(composed.model_dump()) == without_place(point.settings.model_dump())
 
 

@@ -12,7 +12,7 @@ from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.vllm import ColocatedVllm, ServerVllm
 
 #: transformers 5.24 renamed the switch; given under its new name it warns of nothing.
-_CHECKPOINTING = (
+CHECKPOINTING = (
     "activation_checkpointing"
     if "activation_checkpointing" in GRPOConfig.__dataclass_fields__
     else "gradient_checkpointing"
@@ -27,7 +27,8 @@ def build_arguments(settings: RunSettings, plan: BatchPlan, *, output_dir: Path,
     fields = {
         **_algorithm(settings),
         **_batch(plan),
-        **_optimizer(settings),
+        **optimizer_fields(settings),
+        CHECKPOINTING: settings.trainer.gradient_checkpointing,
         **_generation(settings),
         **_bookkeeping(settings, output_dir),
         "use_cpu": use_cpu,
@@ -73,7 +74,8 @@ def _batch(plan: BatchPlan) -> dict[str, Any]:
     }
 
 
-def _optimizer(settings: RunSettings) -> dict[str, Any]:
+def optimizer_fields(settings: RunSettings) -> dict[str, Any]:
+    """Return the fields of AdamW and its schedule, under the names of transformers."""
     trainer = settings.trainer
     return {
         "max_steps": trainer.max_steps,
@@ -85,7 +87,6 @@ def _optimizer(settings: RunSettings) -> dict[str, Any]:
         "adam_beta1": trainer.adam_beta1,
         "adam_beta2": trainer.adam_beta2,
         "max_grad_norm": trainer.max_grad_norm,
-        _CHECKPOINTING: trainer.gradient_checkpointing,
     }
 
 

@@ -15,7 +15,7 @@ from accelerate.utils import gather_object
 from datasets import Dataset
 
 from grpo_exp.backends.trl.group_selection import GroupSelection
-from grpo_exp.backends.trl.prompt_order import PromptStream
+from grpo_exp.backends.trl.prompt_order import PromptSource, PromptStream
 from grpo_exp.backends.trl.reward_batch import OUTCOMES
 from grpo_exp.backends.trl.trainer import TimedGRPOTrainer
 from grpo_exp.errors import ConfigError, RunError
@@ -90,7 +90,13 @@ class DynamicSamplingTrainer(TimedGRPOTrainer):
         self._batch: _Batch | None = None
         super().__init__(**kwargs)
         self._refuse_what_cannot_be_replaced()
-        self._prompt_stream = PromptStream(len(self._rows), self.args.seed, "dynamic sampling")
+        self._prompt_stream: PromptSource = PromptStream(
+            len(self._rows), self.args.seed, "dynamic sampling", self._order
+        )
+
+    def draw_from(self, source: PromptSource) -> None:
+        """Take the prompts of further rounds from elsewhere."""
+        self._prompt_stream = source
 
     def sampling_state(self) -> dict[str, int]:
         """Return what a checkpoint must hold, so that a resumed run draws the same prompts."""

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from trl.distributed import DistributedBackend
 from trl.models.utils import unwrap_model_for_generation
+from trl.trainer.sft_trainer import SFTTrainer
 
 from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.generation import SamplingPlan, build_generate, sampling_config
@@ -23,13 +25,20 @@ class EvaluationStoppedError(Exception):
     """The processes agreed to stop between two batches of a held-out evaluation."""
 
 
-def evaluate(parts: RunParts, trainer: TimedGRPOTrainer, when: str) -> dict[str, Any]:
+def evaluate(
+    parts: RunParts,
+    trainer: TimedGRPOTrainer | SFTTrainer,
+    when: str,
+    *,
+    sampling: GenerationConfig | None = None,
+) -> dict[str, Any]:
     """Sample, score, hand on what was found, and return its summary; all processes take part.
 
     Args:
         parts: The run.
         trainer: Whose model is measured.
         when: "before" or "after" training.
+        sampling: What completions are sampled with; None is what the trainer samples with.
 
     Raises:
         EvaluationStoppedError: The processes agreed to stop.
@@ -47,7 +56,7 @@ def evaluate(parts: RunParts, trainer: TimedGRPOTrainer, when: str) -> dict[str,
         generate = build_generate(
             model,
             _tokenizer_of(trainer),
-            sampling_config(trainer),
+            sampling or sampling_config(cast(TimedGRPOTrainer, trainer)),
             trainer.accelerator,
             SamplingPlan(settings.model.max_micro_batch, seed, stop_if_wanted, together=together),
         )
@@ -65,7 +74,7 @@ def evaluate(parts: RunParts, trainer: TimedGRPOTrainer, when: str) -> dict[str,
 
 
 @contextmanager
-def _weights(trainer: TimedGRPOTrainer, settings: RunSettings) -> Iterator[PreTrainedModel]:
+def _weights(trainer: TimedGRPOTrainer | SFTTrainer, settings: RunSettings) -> Iterator[PreTrainedModel]:
     """Return the model to generate with; where its weights are cut up, gathered as far as TRL gathers them itself."""
     if not settings.launch.shards_weights:
         yield trainer.accelerator.unwrap_model(trainer.model)
@@ -73,7 +82,7 @@ def _weights(trainer: TimedGRPOTrainer, settings: RunSettings) -> Iterator[PreTr
     wrapped: Any = trainer.model_wrapped
     with (
         unwrap_model_for_generation(wrapped, trainer.accelerator) as model,
-        trainer._dist.summon_full_params(wrapped, recurse=False),
+        DistributedBackend(trainer.accelerator).summon_full_params(wrapped, recurse=False),
     ):
         yield cast(PreTrainedModel, model)
 
@@ -94,7 +103,7 @@ def _hand_on_samples(parts: RunParts, result: HeldOutResult, *, step: int) -> No
     parts.observer.on_completions(TableInfo("eval", step, len(rows)), kept)
 
 
-def _tokenizer_of(trainer: TimedGRPOTrainer) -> PreTrainedTokenizerBase:
+def _tokenizer_of(trainer: TimedGRPOTrainer | SFTTrainer) -> PreTrainedTokenizerBase:
     tokenizer = trainer.processing_class
     assert isinstance(tokenizer, PreTrainedTokenizerBase)  # load_policy returned it
     return tokenizer

@@ -15,7 +15,7 @@ from trl.trainer.utils import RepeatSampler
 from grpo_exp.backends.trl.agreement import together
 from grpo_exp.backends.trl.completion_recorder import CompletionRecorder, ScoredRows
 from grpo_exp.backends.trl.kl_probe import KlProbe
-from grpo_exp.backends.trl.prompt_order import PromptOrderSampler
+from grpo_exp.backends.trl.prompt_order import PromptOrder, PromptOrderSampler
 from grpo_exp.backends.trl.reward_batch import OUTCOMES, RewardBatch
 from grpo_exp.backends.trl.seeds import seed_rollouts, seeded_engine
 
@@ -65,11 +65,21 @@ class TimedGRPOTrainer(GRPOTrainer):
         rewards: The reward; its functions become TRL's.
         primary: Index of the component that is judged, among the reward functions.
         clock: Where the times go.
+        order: Of the prompts in each epoch; None shuffles.
         **kwargs: GRPOTrainer's other arguments.
     """
 
-    def __init__(self, *, rewards: RewardBatch, primary: int, clock: StepClock, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        rewards: RewardBatch,
+        primary: int,
+        clock: StepClock,
+        order: PromptOrder | None = None,
+        **kwargs: Any,
+    ) -> None:
         self._rewards = rewards
+        self._order = order
         self._primary = primary
         self._clock = clock
         #: Set by whoever wants the KL from the initial policy.
@@ -85,7 +95,7 @@ class TimedGRPOTrainer(GRPOTrainer):
         assert arguments.generation_batch_size is not None  # GRPOConfig works it out
         repeats.shuffle = False  # the order is ours; what is repeated for groups and micro-steps stays TRL's
         steps = len(repeats) // (arguments.generation_batch_size * arguments.gradient_accumulation_steps)
-        return PromptOrderSampler(repeats, arguments.seed, lambda: self.state.global_step // steps)
+        return PromptOrderSampler(repeats, arguments.seed, lambda: self.state.global_step // steps, self._order)
 
     def _generate(self, prompts: list[Any]) -> Any:
         with self._clock.phase("generate"):

@@ -21,12 +21,14 @@ from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer, Sampl
 from grpo_exp.backends.trl.fast_step import FastStepTrainer
 from grpo_exp.backends.trl.held_out_run import EvaluationStoppedError, evaluate
 from grpo_exp.backends.trl.kl_probe import KlProbe
+from grpo_exp.backends.trl.online_curriculum import INDEX_COLUMN, CurriculumTrainer, OnlineCurriculum
+from grpo_exp.backends.trl.prompt_order import easy_to_hard
 from grpo_exp.backends.trl.reward_batch import RewardBatch
 from grpo_exp.backends.trl.run_parts import RunParts, TrainingObserver
 from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
 from grpo_exp.backends.trl.vllm_engine import adapted_engine, prepare_engine
 from grpo_exp.checkpoints.store import Checkpoint
-from grpo_exp.data.prompts import PromptData, PromptRow
+from grpo_exp.data.prompts import PromptData, PromptRow, difficulty_of
 from grpo_exp.errors import RunError
 from grpo_exp.models.load import load_policy
 from grpo_exp.models.lora import build_lora, name_base
@@ -159,7 +161,7 @@ def _build_trainer(parts: RunParts, arguments: GRPOConfig, clock: StepClock) -> 
     settings, observer = parts.settings, parts.observer
     with arguments.main_process_first(desc="building the model"):
         model, tokenizer = load_policy(
-            settings.model, on_priming_step=lambda step, loss: _tell_priming(observer, settings, step)
+            settings.model, on_priming_step=lambda step, loss: tell_priming(observer, settings, step)
         )
     names = [component.name for component in parts.components]
     is_main = arguments.process_index == 0
@@ -168,24 +170,46 @@ def _build_trainer(parts: RunParts, arguments: GRPOConfig, clock: StepClock) -> 
         trainer = _trainer_class(settings, saves=parts.checkpoints is not None)(
             **_rules(settings, names),
             **_saving(parts),
+            **_prompt_order(parts),
             rewards=RewardBatch(parts.components, list(parts.data.train[0].columns)),
             primary=names.index(settings.reward.primary),
             clock=clock,
             model=model,
             args=arguments,
-            train_dataset=to_dataset(parts.data.train),
+            train_dataset=to_dataset(parts.data.train, numbered=settings.dataset.curriculum.order == "online"),
             processing_class=tokenizer,
             peft_config=build_lora(settings.model.lora),
         )
     name_base(trainer.model, settings.model)
     if isinstance(trainer, DynamicSamplingTrainer) and isinstance(trainer, CheckpointingTrainer):
         trainer.parts["dynamic_sampling"] = Part(trainer.sampling_state, trainer.load_sampling_state)
+    if isinstance(trainer, CurriculumTrainer):
+        _join_curriculum(trainer)
     if isinstance(trainer, FastStepTrainer) and trainer.fast_step_fault is not None:
         fault = trainer.fast_step_fault
         observer.on_note(f"trainer.fast_step=true has no effect: {fault}; trainer.fast_step=false leaves this line out")
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     return trainer
+
+
+def _prompt_order(parts: RunParts) -> dict[str, Any]:
+    """Return what the trainer is told about the order of the prompts, nothing where they are shuffled."""
+    curriculum, rows = parts.settings.dataset.curriculum, parts.data.train
+    if curriculum.order == "easy_to_hard":
+        return {"order": easy_to_hard([difficulty_of(row) for row in rows], curriculum.stages)}
+    if curriculum.order == "online":
+        return {"curriculum": OnlineCurriculum([row.pass_rate for row in rows], parts.settings.seed, curriculum)}
+    return {}
+
+
+def _join_curriculum(trainer: CurriculumTrainer) -> None:
+    """Let the curriculum be asked by dynamic sampling, too, and saved with the rest."""
+    curriculum = trainer.curriculum
+    if isinstance(trainer, DynamicSamplingTrainer):
+        trainer.draw_from(curriculum)
+    if isinstance(trainer, CheckpointingTrainer):
+        trainer.parts["curriculum"] = Part(curriculum.state, curriculum.load_state)
 
 
 def _add_recorder(trainer: TimedGRPOTrainer, parts: RunParts) -> None:
@@ -213,8 +237,9 @@ def _trainer_class(settings: RunSettings, *, saves: bool) -> type[TimedGRPOTrain
     The fast step comes first: it lays out what the others made.
     """
     is_fast = settings.trainer.fast_step and fast_step_fault(settings) is None
-    parts = [FastStepTrainer] if is_fast else []
+    parts: list[type[TimedGRPOTrainer]] = [FastStepTrainer] if is_fast else []
     parts += [DynamicSamplingTrainer] if settings.algorithm.dynamic_sampling.enabled else []
+    parts += [CurriculumTrainer] if settings.dataset.curriculum.order == "online" else []
     parts += [CheckpointingTrainer] if saves else []
     return type("PolicyTrainer", tuple(parts) or (TimedGRPOTrainer,), {})
 
@@ -240,18 +265,21 @@ def _saving(parts: RunParts) -> dict[str, Any]:
     }
 
 
-def _tell_priming(observer: TrainingObserver, settings: RunSettings, step: int) -> None:
+def tell_priming(observer: TrainingObserver, settings: RunSettings, step: int) -> None:
+    """Tell how far the priming of the built-in policy has come."""
     assert settings.model.kind == "tiny"  # no other model is primed
     observer.on_phase("priming", step, settings.model.priming.steps)
 
 
-def to_dataset(rows: Sequence[PromptRow]) -> Dataset:
+def to_dataset(rows: Sequence[PromptRow], *, numbered: bool = False) -> Dataset:
     """Return rows as a `datasets.Dataset`; where one target is a list of spellings, all of them are.
 
-    The rows' further columns are JSON text.
+    The rows' further columns are JSON text. With `numbered` there is a column with the number of each row.
     """
     plain = [{**row.to_dict(), **{name: json.dumps(value) for name, value in row.columns.items()}} for row in rows]
     if any(isinstance(row["target"], list) for row in plain):
         for row in plain:
             row["target"] = row["target"] if isinstance(row["target"], list) else [row["target"]]
+    if numbered:
+        plain = [{**row, INDEX_COLUMN: str(index)} for index, row in enumerate(plain)]
     return Dataset.from_list(plain)

@@ -1,0 +1,73 @@
+"""Fine-tuning runs, by themselves and in front of a run of GRPO that begins with their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from grpo_exp import provenance
+from grpo_exp.composition import RunRequest, build_request
+from grpo_exp.errors import ExitCode
+from grpo_exp.preflight import prepare
+from grpo_exp.runner import run
+from grpo_exp.settings import load
+from grpo_exp.settings.model_values import PRIME_FIRST
+from grpo_exp.settings.run import RunSettings
+
+#: Starts of words that are about GRPO alone; `sft.yaml` has values of its own for these.
+_NOT_OF_SFT = ("model.prime_from", "trainer", "name=", "resume=", "vllm", "health", "algorithm.", "sft")
+
+
+def build_sft_request(words: Sequence[str], command: Sequence[str]) -> RunRequest:
+    """Compose `sft.yaml` with words as typed, and check the values.
+
+    Raises:
+        ConfigError: All faults at once.
+    """
+    return build_request(load.compose(words, primary="sft"), words, command=command)
+
+
+def prime_first(words: Sequence[str], console: Console) -> tuple[int, Path]:
+    """Fine-tune with the words of a run of GRPO, or find that it is done, and return exit code and run folder.
+
+    What the words say about model, data, reward, launch and trackers counts; what they say about GRPO does not.
+
+    Raises:
+        ConfigError: All faults at once.
+    """
+    own = [word for word in words if not word.lstrip("+~").startswith(_NOT_OF_SFT)]
+    request = build_sft_request(own, ["grpo-exp", "sft", *own])
+    console.print("model.prime_from=sft: fine-tuning comes first", highlight=False, markup=False)
+    return run(request, console), _folder_of(request.settings)
+
+
+def begun_from(settings: RunSettings, folder: Path | None) -> RunSettings:
+    """Return settings whose model begins with the weights of a run, or with its own."""
+    model = settings.model.model_copy(update={"prime_from": None if folder is None else str(folder)})
+    return settings.model_copy(update={"model": model})
+
+
+def with_primed_weights(request: RunRequest, folder: Path) -> RunRequest:
+    """Return a request whose model begins with the weights of a run."""
+    primed = begun_from(request.settings, folder)
+    return RunRequest(primed, request.overrides, load.to_yaml(primed.model_dump(mode="json")), request.command)
+
+
+def run_primed(request: RunRequest, words: Sequence[str], console: Console) -> int:
+    """Run a request, after the fine-tuning that it asks for; a fine-tuning that fails ends both.
+
+    Raises:
+        ConfigError: All faults at once, those of GRPO before anything is fine-tuned.
+    """
+    if request.settings.model.prime_from != PRIME_FIRST:
+        return run(request, console)
+    prepare(begun_from(request.settings, None))
+    code, folder = prime_first(words, console)
+    return code if code != ExitCode.COMPLETED else run(with_primed_weights(request, folder), console)
+
+
+def _folder_of(settings: RunSettings) -> Path:
+    digest = provenance.settings_hash(settings.model_dump(mode="json"))
+    return Path(settings.output_dir) / settings.name / f"{digest}-s{settings.seed}"
