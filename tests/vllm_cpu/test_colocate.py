@@ -79,10 +79,10 @@ def test_engine_and_trainer_give_tokens_the_same_probability(words: tuple[str, .
 
 
 def test_both_compute_in_one_type_and_the_engine_holds_what_it_must(train: Train) -> None:
-    """The longest prompt is a<user>b of two digits each: `12+12?`, 6 characters, in 3 tags; and 20 tokens of answer."""
+    """The longest prompt is `12+12?`, 6 characters between <user> and <assistant>; an answer has 20 tokens."""
     assert train().engine["dtype"] == "torch.float32"
     assert train("launch.mixed_precision=bf16").engine["dtype"] == "torch.bfloat16"
-    assert train().engine["max_model_len"] == 9 + 20
+    assert train().engine["max_model_len"] == 8 + 20
 
 
 @pytest.mark.parametrize("words", [(), ("launch.mixed_precision=bf16",)], ids=["float32", "bfloat16"])
