@@ -141,13 +141,16 @@ def build_deepspeed_config(settings: LaunchSettings) -> dict[str, Any] | None:
     }
 
 
-def build_environment(settings: LaunchSettings, environ: Mapping[str, str], *, local_processes: int) -> dict[str, str]:
+def build_environment(
+    settings: LaunchSettings, environ: Mapping[str, str], *, local_processes: int, gpus: str | None = None
+) -> dict[str, str]:
     """Return the environment of a launcher: the given one, without what it tells accelerate, with threads shared out.
 
     Args:
         settings: Of the launch.
         environ: The environment of the caller.
         local_processes: Workers on this machine.
+        gpus: Those that they may see, as CUDA_VISIBLE_DEVICES names them; None leaves it to the given environment.
     """
     threads = settings.threads_per_process or max(1, len(os.sched_getaffinity(0)) // local_processes)
     inherited = {name: value for name, value in environ.items() if not name.startswith(_ACCELERATE)}
@@ -157,6 +160,8 @@ def build_environment(settings: LaunchSettings, environ: Mapping[str, str], *, l
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
     }
+    if gpus is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = gpus
     if uses_cpu(settings.device):
         # With use_cpu several processes are silently one; this variable makes them gloo ranks.
         environment["ACCELERATE_USE_CPU"] = "true"

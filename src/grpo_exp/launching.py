@@ -65,8 +65,7 @@ class WorkerGroup:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={
-                    **build_environment(settings, os.environ, local_processes=settings.num_processes),
-                    **({} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}),
+                    **build_environment(settings, os.environ, local_processes=settings.num_processes, gpus=gpus),
                     OWNER_VARIABLE: str(os.getpid()),
                 },
                 start_new_session=True,

@@ -51,11 +51,11 @@ def test_variables_for_accelerate_do_not_reach_the_workers(monkeypatch: pytest.M
     assert environment["HF_HOME"] == "kept"
 
 
-def test_workers_see_the_gpus_that_are_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+def test_workers_see_the_gpus_that_are_left_to_them() -> None:
     settings = LaunchSettings.model_validate({"kind": "accelerate", "device": "cuda"})
-    assert build_environment(settings)["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
-    assert build_environment(settings, gpus="0,1")["CUDA_VISIBLE_DEVICES"] == "0,1"
+    given = {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
+    assert build_environment(settings, given, local_processes=2)["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
+    assert build_environment(settings, given, local_processes=2, gpus="0,1")["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
 @pytest.mark.parametrize("num_processes", [1, 2])

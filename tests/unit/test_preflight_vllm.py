@@ -38,7 +38,9 @@ def model(tmp_path: Path) -> tuple[str, ...]:
     """Return words for a model of 14 heads that reads 2048 tokens."""
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"num_attention_heads": 14, "max_position_embeddings": 2048}))
+    shape = {"num_hidden_layers": 2, "hidden_size": 896, "intermediate_size": 4864, "vocab_size": 1000,
+             "num_attention_heads": 14, "num_key_value_heads": 2, "max_position_embeddings": 2048}  # fmt: skip
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen2", **shape}))
     for name in ("model.safetensors", "tokenizer.json"):
         (folder / name).touch()
     return ("model=local", f"model.path={folder}", "trainer.max_completion_length=1024")
@@ -54,7 +56,8 @@ def faults(*words: str) -> list[str]:
 
 
 def notes(*words: str) -> list[str]:
-    settings = load.to_settings(load.compose(["tracker=none", "model=local", "model.path=org/name", *words]))
+    usual = ["tracker=none", "model=local", "model.path=org/name", "launch.mixed_precision=bf16"]
+    settings = load.to_settings(load.compose([*usual, *words]))
     return [note for note in all_notes(settings, PromptData((), ())) if "vllm" in note.lower()]
 
 
@@ -136,6 +139,24 @@ def test_server_that_does_not_fit(words: tuple[str, ...], message: str, machine:
     assert fault.startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("vllm.max_model_length=1535",), "vllm.max_model_length=1535: the longest prompt has 512 tokens"),
+        (("trainer.max_completion_length=1537",), "dataset.max_prompt_length=512: with trainer.max_completion_length"),
+    ],
+)
+def test_longest_prompt_that_is_let_through_decides(
+    words: tuple[str, ...], message: str, machine: On, model: tuple[str, ...]
+) -> None:
+    """512 + 1024 = 1536; 512 + 1537 = 2049, and the model reads 2048. That there is no tokenizer is told, too."""
+    machine()
+    fits = faults("vllm=server", *model, "dataset.max_prompt_length=512", "vllm.max_model_length=1536")
+    found = faults("vllm=server", *model, "dataset.max_prompt_length=512", *words)
+    assert next(fault for fault in found if fault not in fits).startswith(message)
+    assert len(found) == len(fits) + 1
+
+
 def test_two_gpus_train_and_two_serve(machine: On, model: tuple[str, ...]) -> None:
     machine()
     assert faults("vllm=server", *model, "vllm.num_gpus=2", "launch=ddp", "launch.num_processes=2") == []
@@ -182,6 +203,15 @@ def test_length_that_the_prompts_do_not_leave_is_refused_for_the_built_in_policy
 
 
 # ---------------------------------------------------------------------------------------------------- notes
+
+
+def test_float32_on_a_gpu_is_told(machine: On) -> None:
+    machine()
+    assert notes("vllm=colocate") == []
+    (note,) = notes("vllm=colocate", "launch.mixed_precision=no")
+    assert "vLLM computes in float32" in note
+    machine(gpus=0, for_cpu=True)
+    assert notes("vllm=colocate", "launch.mixed_precision=no") == []
 
 
 def test_correction_over_sequences_is_advised_against_for_long_completions(machine: On) -> None:

@@ -6,7 +6,7 @@ from grpo_exp import devices, vllm_package
 from grpo_exp.errors import ConfigError, MissingPackageFault
 from grpo_exp.preflight.model_files import architecture_of, context_length
 from grpo_exp.settings.run import RunSettings
-from grpo_exp.settings.served import served_model
+from grpo_exp.settings.served import length_fault, needed_length, served_model
 from grpo_exp.settings.vllm import ColocatedVllm, ServerVllm
 
 #: vLLM's attention on a CPU knows these sizes of a head only (`CPUAttentionBackend.get_supported_head_sizes`, 0.31).
@@ -114,6 +114,7 @@ def _model_faults(settings: RunSettings) -> list[str]:
         faults.append(
             f"vllm.max_model_length={length}: the model reads at most {context} tokens; use {context} or less, or null"
         )
+    faults += _limit_faults(settings, context)
     shared = vllm.tensor_parallel_size if vllm.mode == "colocate" else vllm.gpus_per_copy
     shape = architecture_of(settings.model)
     heads = None if shape is None else shape.num_attention_heads
@@ -124,6 +125,23 @@ def _model_faults(settings: RunSettings) -> list[str]:
             f"GPUs share them out; use {near}"
         )
     return faults
+
+
+def _limit_faults(settings: RunSettings, context: int | None) -> list[str]:
+    """Return what the longest prompt that is let through does not leave room for."""
+    limit, completion = settings.dataset.max_prompt_length, settings.trainer.max_completion_length
+    if limit is None:
+        return []
+    fault = length_fault(settings, limit)
+    if fault is not None:
+        return [fault]
+    needed = needed_length(settings, limit)
+    if context is None or needed <= context:
+        return []
+    return [
+        f"dataset.max_prompt_length={limit}: with trainer.max_completion_length={completion} a sequence has {needed} "
+        f"tokens, and the model reads at most {context}; use {max(1, context - completion)} or less"
+    ]
 
 
 def _colocation_faults(settings: RunSettings, vllm: ColocatedVllm) -> list[str]:

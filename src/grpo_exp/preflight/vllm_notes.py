@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from grpo_exp import vllm_package
+from grpo_exp import devices, vllm_package
 from grpo_exp.preflight.defaults import changed
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.settings.served import engine_dtype
 from grpo_exp.settings.vllm import ServerVllm
 
 #: Factor between the trainer's and vLLM's probability of one token that 16 bits easily make; a judgement.
@@ -25,6 +26,11 @@ def vllm_notes(settings: RunSettings) -> list[str]:
         found.append(
             "vllm.structured_outputs_regex: samples come from another distribution than the loss is computed on, so "
             "ratios are biased; leave it null where a reward of the form will do"
+        )
+    if engine_dtype(settings) == "float32" and not devices.uses_cpu(settings.launch.device):
+        found.append(
+            "vllm.dtype=auto: vLLM computes in float32, as the trainer does, which takes twice the memory and several "
+            "times as long as 16 bits; launch.mixed_precision=bf16 is usual on a GPU"
         )
     return found + (_place_notes(vllm) if vllm.mode == "server" else [])
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from grpo_exp.settings.model import HubModel, LocalModel
 from grpo_exp.settings.run import RunSettings
-from grpo_exp.settings.served import engine_dtype, served_model, server_seed
+from grpo_exp.settings.served import engine_dtype, engine_length, served_model, server_seed
 from grpo_exp.vllm_package import VllmPackage, serve_program
 
 #: What TRL's trainer depends on: weights come over NCCL, and log-probabilities are those that were sampled from, for as
@@ -61,8 +62,9 @@ def build_serve_command(
         words += ["--data-parallel-size", str(vllm.data_parallel_size)]
     words += ["--gpu-memory-utilization", f"{vllm.gpu_memory_utilization:g}", "--dtype", engine_dtype(settings)]
     words += ["--model-impl", vllm.model_impl, "--seed", str(server_seed(settings))]
-    if vllm.max_model_length is not None:
-        words += ["--max-model-len", str(vllm.max_model_length)]
+    length = engine_length(settings)
+    if length is not None:
+        words += ["--max-model-len", str(length)]
     if vllm.enforce_eager:
         words.append("--enforce-eager")
     words += _of_the_model(settings)
@@ -78,7 +80,7 @@ def build_serve_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _of_the_model(settings: RunSettings) -> list[str]:
     model = settings.model
-    if model.kind != "local":
+    if not isinstance(model, LocalModel | HubModel):
         return []
     revision = [] if model.revision is None else ["--revision", model.revision]
     return [*revision, *(["--trust-remote-code"] if model.trust_remote_code else [])]

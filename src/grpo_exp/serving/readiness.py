@@ -17,7 +17,7 @@ from typing import Any
 
 from grpo_exp.errors import RunError
 from grpo_exp.settings.run import RunSettings
-from grpo_exp.settings.served import needed_length, served_model
+from grpo_exp.settings.served import engine_length, needed_length, served_model
 
 _POLL_SECONDS = 2.0
 _REQUEST_SECONDS = 10.0
@@ -42,7 +42,7 @@ def wanted_of(settings: RunSettings) -> Wanted:
     """Return what a run needs of its server, as far as its settings tell: a prompt has at least one token."""
     vllm = settings.vllm
     assert vllm.mode == "server"
-    length = vllm.max_model_length or needed_length(settings, 1)
+    length = engine_length(settings) or needed_length(settings, 1)
     return Wanted(served_model(settings), length, processed_logprobs=vllm.importance_sampling_correction)
 
 

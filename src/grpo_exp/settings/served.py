@@ -30,12 +30,12 @@ def engine_dtype(settings: RunSettings) -> str:
 
     vLLM's own `auto` would run a float32 model in 16 bits, and its probabilities would differ from the trainer's.
     """
-    vllm, model = settings.vllm, settings.model
+    vllm = settings.vllm
     if vllm.mode != "off" and vllm.dtype != "auto":
         return vllm.dtype
     if settings.launch.mixed_precision != "no":
         return _AUTOCAST[settings.launch.mixed_precision]
-    return "float32" if model.kind == "tiny" else model.weights_dtype
+    return settings.model.weights_dtype
 
 
 def needed_length(settings: RunSettings, longest_prompt: int) -> int:
@@ -46,6 +46,17 @@ def needed_length(settings: RunSettings, longest_prompt: int) -> int:
         longest_prompt: Of the training prompts, in tokens, chat template included.
     """
     return longest_prompt + settings.trainer.max_completion_length
+
+
+def engine_length(settings: RunSettings) -> int | None:
+    """Return the tokens of a sequence that the settings ask an engine to hold, or None where only the data tell.
+
+    `vllm.max_model_length`, else the longest prompt that `dataset.max_prompt_length` lets through and its completion.
+    """
+    vllm, limit = settings.vllm, settings.dataset.max_prompt_length
+    if vllm.mode != "off" and vllm.max_model_length is not None:
+        return vllm.max_model_length
+    return None if limit is None else needed_length(settings, limit)
 
 
 def length_fault(settings: RunSettings, longest_prompt: int) -> str | None:

@@ -45,10 +45,11 @@ def option(words: list[str], name: str) -> str:
         (("vllm.num_gpus=4", "vllm.data_parallel_size=2"), "--data-parallel-size", "2"),
         (("vllm.tensor_parallel_size=8",), "--tensor-parallel-size", "8"),
         (("vllm.max_model_length=4096",), "--max-model-len", "4096"),
+        (("dataset.max_prompt_length=512",), "--max-model-len", str(512 + 1024)),
         (("vllm.model_impl=transformers",), "--model-impl", "transformers"),
         (("model.revision=main",), "--revision", "main"),
-        ((), "--dtype", "bfloat16"),
-        (("model.dtype=float32",), "--dtype", "float32"),
+        ((), "--dtype", "float32"),
+        (("launch.mixed_precision=bf16",), "--dtype", "bfloat16"),
     ],
 )
 def test_setting_arrives(words: tuple[str, ...], name: str, value: str) -> None:
@@ -99,7 +100,7 @@ def test_trl_asks_its_server_for_nothing_that_is_missing(monkeypatch: pytest.Mon
     from trl.scripts import vllm_serve
 
     monkeypatch.setattr(vllm_serve, "is_vllm_available", lambda min_version: True)
-    given = vllm_serve.ScriptArguments(model="/models/q", host="127.0.0.1", port=21, dtype="bfloat16")
+    given = vllm_serve.ScriptArguments(model="/models/q", host="127.0.0.1", port=21, dtype="float32")
     theirs = vllm_serve.build_command(given)
     # Defaults of vLLM's, which need not be said: the type of the cache, and how much uvicorn prints.
     for name in ("--kv-cache-dtype", "--uvicorn-log-level"):

@@ -130,5 +130,7 @@ def test_run_wants_its_model_and_room_for_a_completion(tmp_path: Path) -> None:
     """A prompt has at least one token: 1 + 100. With a length of its own the server must hold that."""
     words = ["vllm=server", "model=local", f"model.path={tmp_path}", "trainer.max_completion_length=100"]
     assert wanted_of(load.to_settings(load.compose(words))) == Wanted(str(tmp_path), 101)
+    limited = [*words, "dataset.max_prompt_length=50"]
+    assert wanted_of(load.to_settings(load.compose(limited))) == Wanted(str(tmp_path), 50 + 100)
     longer = [*words, "vllm.max_model_length=300", "vllm.importance_sampling_correction=false"]
     assert wanted_of(load.to_settings(load.compose(longer))) == Wanted(str(tmp_path), 300, processed_logprobs=False)
