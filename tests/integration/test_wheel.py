@@ -33,6 +33,7 @@ print(json.dumps({"config_dir": str(paths.config_dir()), "package": paths.__file
 #: What an option cannot do without, and only a user knows.
 NEEDED = {
     "dataset=jsonl": ["dataset.path=rows.jsonl"],
+    "dataset=hub": ["dataset.path=organisation/name"],
     "model=local": ["model.path=folder"],
     "benchmark=jsonl": ["benchmark.path=rows.jsonl"],
     "model=hub": ["model.path=organisation/name"],

@@ -90,6 +90,7 @@ def _print(settings: RunSettings, prepared: Prepared, console: Console, *, runs_
     data = f"{len(prepared.data.train)} training prompts, {len(prepared.data.evaluation)} held out"
     lines.append(("data", data if prepared.data_were_read else "not read: --deep does, which may need the network"))
     lines += [("memory", line) for line in prepared.memory]
+    lines.append(("batch", prepared.plan.describe()))
     for title, text in lines:
         console.print(f"{title:<9}{text}", soft_wrap=True, highlight=False, markup=False)
     console.print(_batch_table(settings, prepared.plan))
@@ -118,10 +119,10 @@ def _batch_table(settings: RunSettings, plan: BatchPlan) -> Table:
         ("completions in all", plan.completions_per_step * settings.trainer.max_steps,
          "without those that dynamic sampling discards" if settings.algorithm.dynamic_sampling.enabled else ""),
     ]  # fmt: skip
-    table = Table(title="batch", title_justify="left", box=None, pad_edge=False)
-    table.add_column("")
-    table.add_column("", justify="right")
-    table.add_column("")
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
     for name, number, made_of in rows:
         table.add_row(name, f"{number:,}", made_of)
     return table
