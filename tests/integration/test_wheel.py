@@ -27,7 +27,12 @@ for words in json.loads(sys.argv[1]):
 print(json.dumps({"config_dir": str(paths.config_dir()), "package": paths.__file__, "names": names}))
 """
 #: What an option cannot do without, and only a user knows.
-NEEDED = {"dataset=jsonl": ["dataset.path=rows.jsonl"], "model=local": ["model.path=folder"]}
+NEEDED = {
+    "dataset=jsonl": ["dataset.path=rows.jsonl"],
+    "dataset=hub": ["dataset.path=rows.jsonl"],
+    "model=local": ["model.path=folder"],
+    "model=hub": ["model.path=organisation/name"],
+}
 
 
 def run(command: list[str], folder: Path) -> str:
