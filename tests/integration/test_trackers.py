@@ -383,7 +383,7 @@ def test_sync_leaves_a_run_that_is_fed_alone_and_sets_right_how_a_lost_one_ended
     wait_until(lambda: not copier_processes(run))
     assert mlflow_runs(uri)[0].data.tags["grpo_exp.status"] == "killed"
     # The front end, which saw its workers die, writes this.
-    write_json(run.result, {"status": "failed", "exit_code": 1, "reason": "a worker was ended by SIGKILL"})
+    write_json(run.result, {"status": "failed", "exit_code": 1, "reason": "a worker was ended by SIGKILL", "steps": 3})
     assert sync(run.path).returncode == 0
     [found] = mlflow_runs(uri)
     assert (found.info.status, found.data.tags["grpo_exp.status"]) == ("FAILED", "failed")
