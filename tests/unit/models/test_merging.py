@@ -32,6 +32,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path, torch.Tensor]:
     lora = LoraSettings(enabled=True, r=2)
     adapter = build_lora(lora)
     assert adapter is not None
+    torch.manual_seed(0)  # lora_A is drawn
     model: Any = get_peft_model(Qwen2ForCausalLM.from_pretrained(base), adapter)
     name_base(model, LocalModel.model_validate({"kind": "local", "path": str(base), "lora": lora}))
     with torch.no_grad():
@@ -50,7 +51,8 @@ def test_merged_model_answers_as_both_together(folders: tuple[Path, Path, torch.
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert not (tmp_path / "out" / "adapter_config.json").exists()
     with torch.no_grad():
-        torch.testing.assert_close(merged(IDS).logits, logits, atol=1e-5, rtol=1e-5)
+        # W x + B A x against (W + B A) x: rounding of float32, a hundredth of what the adapter does.
+        torch.testing.assert_close(merged(IDS).logits, logits, atol=1e-4, rtol=0)
         untrained = Qwen2ForCausalLM.from_pretrained(base)(IDS).logits
     assert (logits - untrained).abs().max() > 1e-2  # the adapter does something
 
