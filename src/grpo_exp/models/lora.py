@@ -7,7 +7,7 @@ from typing import Any
 from peft import LoraConfig
 
 from grpo_exp.settings.lora import ALL_LINEAR, LoraSettings
-from grpo_exp.settings.model import HubModel, LocalModel, ModelSettings
+from grpo_exp.settings.model import HubModel, LocalModel, ModelSettings, location_of
 
 
 def build_lora(settings: LoraSettings) -> LoraConfig | None:
@@ -32,6 +32,8 @@ def build_lora(settings: LoraSettings) -> LoraConfig | None:
 def name_base(model: Any, settings: ModelSettings) -> None:
     """Have a saved adapter name its model as the user did: peft would write down the folder of a cache.
 
+    One that began with the weights of a run names these: on those of `model.path` it would be another policy.
+
     Args:
         model: With adapters; any other is left as it is.
         settings: Of the model.
@@ -39,5 +41,5 @@ def name_base(model: Any, settings: ModelSettings) -> None:
     if not settings.lora.enabled or not isinstance(settings, LocalModel | HubModel):
         return
     for config in model.peft_config.values():
-        config.base_model_name_or_path = settings.path
-        config.revision = settings.revision
+        config.base_model_name_or_path = location_of(settings)
+        config.revision = settings.revision if settings.prime_from is None else None

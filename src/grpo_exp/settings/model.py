@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -31,5 +32,7 @@ ModelSettings = Annotated[TinyModel | LocalModel | HubModel | BundledModel, Fiel
 
 
 def location_of(model: ModelSettings) -> str | None:
-    """Return the folder or hub id of a model, or None for one that is made here."""
+    """Return the folder or hub id that the weights are read from, or None for a model that is made here."""
+    if model.prime_from is not None:
+        return str(Path(model.prime_from) / "model")
     return model.path if isinstance(model, LocalModel | HubModel) else None

@@ -101,6 +101,15 @@ def test_vllm_gets_tokens_and_a_seed_for_each_prompt(vllm: dict[str, Any], folde
     assert {one.temperature for one in vllm["sampling"]} == {0.0}
 
 
+def test_vllm_loads_the_weights_of_the_run_that_the_model_begins_with(vllm: dict[str, Any], folder: Path) -> None:
+    """The policy before training is the fine-tuned one, not the model below it."""
+    run = folder / "run"
+    run.mkdir()
+    (run / "model").symlink_to(folder)
+    build_vllm_engine(load_evaluation([]), LocalModel(kind="local", path="elsewhere", prime_from=str(run)))
+    assert vllm["engine"]["model"] == str(run / "model")
+
+
 def test_vllm_does_not_load_an_adapter(vllm: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ConfigError, match="holds an adapter and no whole model"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from grpo_exp.models.lora import build_lora, name_base
 from grpo_exp.models.tiny import build_model
 from grpo_exp.models.tokenizer import build_tokenizer
 from grpo_exp.settings.lora import LoraSettings
-from grpo_exp.settings.model import LocalModel, TinyArchitecture
+from grpo_exp.settings.model import HubModel, LocalModel, TinyArchitecture
 
 SHAPE = TinyArchitecture(
     num_hidden_layers=1, hidden_size=16, intermediate_size=32, num_attention_heads=2, num_key_value_heads=1
@@ -55,6 +56,15 @@ def test_merged_model_answers_as_both_together(folders: tuple[Path, Path, torch.
         torch.testing.assert_close(merged(IDS).logits, logits, atol=1e-4, rtol=0)
         untrained = Qwen2ForCausalLM.from_pretrained(base)(IDS).logits
     assert (logits - untrained).abs().max() > 1e-2  # the adapter does something
+
+
+def test_adapter_on_the_weights_of_a_run_names_these_and_not_those_they_were_made_from(tmp_path: Path) -> None:
+    """Merged into the model that was fine-tuned before it, it would be a policy that nobody trained."""
+    lora = LoraSettings(enabled=True, r=2)
+    settings = {"kind": "hub", "path": "an/id", "revision": "v1", "lora": lora, "prime_from": str(tmp_path)}
+    config = SimpleNamespace(base_model_name_or_path="an/id", revision="v1")
+    name_base(SimpleNamespace(peft_config={"default": config}), HubModel.model_validate(settings))
+    assert (config.base_model_name_or_path, config.revision) == (str(tmp_path / "model"), None)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from grpo_exp.errors import ConfigError
 from grpo_exp.evaluation.held_out import Completion, Generate
 from grpo_exp.settings.evaluation import EvaluationSettings
-from grpo_exp.settings.model import ModelSettings
+from grpo_exp.settings.model import ModelSettings, location_of
 
 
 def build_vllm_engine(settings: EvaluationSettings, model: ModelSettings) -> Generate:
@@ -57,6 +57,8 @@ def build_vllm_engine(settings: EvaluationSettings, model: ModelSettings) -> Gen
 
 def _source(model: ModelSettings) -> tuple[str, str | None, bool]:
     """Return folder or hub id, revision, and whether code that comes with it may run."""
+    if model.prime_from is not None:
+        return str(location_of(model)), None, model.kind != "tiny" and model.trust_remote_code
     if model.kind == "tiny":
         from grpo_exp.models.tiny import cached_folder, load_tiny
 
