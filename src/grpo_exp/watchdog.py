@@ -63,8 +63,8 @@ class Watchdog:
         self._ended.set()
         if self._stream is None:
             return
-        faulthandler.cancel_dump_traceback_later()
         with self._lock:
+            faulthandler.cancel_dump_traceback_later()
             self._stream.close()
             if not self._path.stat().st_size:
                 self._path.unlink()
@@ -103,11 +103,23 @@ class Watchdog:
             with self._lock:
                 if now - checked > 5 * _CHECK_SECONDS:  # suspended, and so was what is waited for
                     self._last += now - checked
+                    self._forget_stacks(now)
                 silent, limit = now - self._last, self.limit_seconds
             checked = now
             if silent > limit + GRACE_SECONDS:
                 self._on_hang(self._reason(limit))
                 return
+
+    def _forget_stacks(self, now: float) -> None:
+        """Begin anew with the timer, which ran on while the process was suspended, and with what it has written.
+
+        The front end takes stacks with nothing behind them for a process that hangs.
+        """
+        assert self._stream is not None
+        if not self._ended.is_set():
+            faulthandler.dump_traceback_later(max(1.0, self.limit_seconds - (now - self._last)), file=self._stream)
+            self._stream.seek(0)
+            self._stream.truncate(0)
 
     def _reason(self, limit: float) -> str:
         where = f"what each process was doing stands in {self._path.parent}/stacks-*.txt"

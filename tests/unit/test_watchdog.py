@@ -39,6 +39,10 @@ def goes_on():
         time.sleep(0.5)
         dog.on_step()
 
+def takes_a_step_of_four_seconds():
+    time.sleep(4)
+    dog.on_step()
+
 settings = WatchdogSettings(factor=2, min_seconds=1.5, start_seconds=60)
 with watchdog.Watchdog(settings, Path(sys.argv[1]), end) as dog:
     dog.on_phase("training")
@@ -95,13 +99,18 @@ def test_steps_within_the_limit_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_time_in_which_the_process_was_suspended_does_not_count(tmp_path: Path) -> None:
-    """Suspended for 3 s, which is beyond the limit of 1.5 s and the time until the end."""
-    process = start(tmp_path / "stacks-0.txt", "goes_on")
+    """Suspended for 3 s of 4, which is beyond the limit of 1.5 s and the time until the end.
+
+    Nor do stacks stay, which the timer writes as soon as it can: the front end would end a worker for them.
+    """
+    stacks = tmp_path / "stacks-0.txt"
+    process = start(stacks, "takes_a_step_of_four_seconds")
     os.kill(process.pid, signal.SIGSTOP)
     time.sleep(3)
     os.kill(process.pid, signal.SIGCONT)
     out, _ = process.communicate(timeout=30)
     assert (process.returncode, out) == (0, "lived\n")
+    assert not stacks.exists()
 
 
 def test_limit_is_that_of_the_start_until_three_steps_are_known_and_in_other_phases(
