@@ -36,7 +36,7 @@ def end_hung(directory: RunDirectory, settings: RunSettings, reason: str, *, ran
         directory.add_event("watchdog", reason)
         note_server_health(directory, settings)
         result = lost_result(directory, reason=reason, seconds=_seconds_of_attempt(directory))
-        write_json(directory.result, {**result, "status": "failed"})
+        write_json(directory.result, {**result, "status": "failed", "exit_code": int(ExitCode.FAILED)})
     else:
         time.sleep(2 * GRACE_SECONDS)  # the launcher ends the main process as soon as another one has ended
     print(f"watchdog: {reason}", file=sys.__stderr__, flush=True)

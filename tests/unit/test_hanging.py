@@ -72,6 +72,19 @@ def test_worker_that_hangs_is_found_with_the_stack_that_shows_where(directory: R
     assert result["reason"] in done.stderr
 
 
+def test_run_that_hangs_instead_of_stopping_has_failed(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked to stop, it saved nothing: what its result says and what the command exits with are one."""
+    directory.stop_file.touch()
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit):
+        hanging.end_hung(directory, settings_of(directory.path), "no step", rank=0)
+    result = directory.read_result()
+    assert result is not None
+    assert (result["status"], result["exit_code"]) == ("failed", 1)
+
+
 class _Server(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(503 if self.path == "/health" else 404)
