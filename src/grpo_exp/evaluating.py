@@ -25,7 +25,7 @@ from grpo_exp.run_lock import read_owner
 from grpo_exp.rundir import RunDirectory, write_json
 from grpo_exp.settings.evaluation import EvaluationSettings
 from grpo_exp.settings.load import validate
-from grpo_exp.tracking.metrics_log import MetricsLog
+from grpo_exp.tracking.metrics_log import MetricsLog, MetricsRecord, last_per_step, read_metrics
 from grpo_exp.tracking.sync import sync_run
 
 #: What does not change a result: where it goes, which checkpoints it is asked of, and how it is computed.
@@ -61,7 +61,6 @@ def prepare(
 def run_evaluation(evaluation: Evaluation, console: Console) -> dict[int, dict[str, Any]]:
     """Evaluate what has no result of these settings yet, and return the results of all, by step."""
     results: dict[int, dict[str, Any]] = {}
-    fresh: list[int] = []
     for source in evaluation.sources:
         key = _key(evaluation, source)
         known = _read(evaluation.folder.result(source.step))
@@ -71,11 +70,10 @@ def run_evaluation(evaluation: Evaluation, console: Console) -> dict[int, dict[s
             continue
         console.print(f"step {source.step}: {source.folder}", soft_wrap=True, highlight=False, markup=False)
         results[source.step] = {"key": key, **_evaluate(evaluation, source, console)}
-        fresh.append(source.step)
         _add_change(results)
         write_json(evaluation.folder.result(source.step), results[source.step])
-    if fresh and evaluation.run is not None and evaluation.settings.track:
-        _track(evaluation, {step: results[step] for step in fresh}, console)
+    if evaluation.run is not None and evaluation.settings.track:
+        _track(evaluation.run, results, console)
     return results
 
 
@@ -175,10 +173,17 @@ def _read(path: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.is_file() else None
 
 
-def _track(evaluation: Evaluation, results: dict[int, dict[str, Any]], console: Console) -> None:
-    """Add results to the curves of the run, from where trackers are fed; a run that goes on writes there itself."""
-    run = evaluation.run
-    assert run is not None
+def _track(run: RunDirectory, results: dict[int, dict[str, Any]], console: Console) -> None:
+    """Add results to the curves of the run, from where trackers are fed; a run that goes on writes there itself.
+
+    Known ones, too, where the curves lack them: the run was going on when they were measured, or went on since from a
+    checkpoint behind which it was cut.
+    """
+    there = {record["step"]: record["metrics"] for record in last_per_step(_records(run.metrics))}
+    curves = {step: to_curves(result) for step, result in results.items()}
+    lacking = {step: found for step, found in curves.items() if not found.items() <= there.get(step, {}).items()}
+    if not lacking:
+        return
     if read_owner(run.lock).state == "alive":
         console.print(
             f"{run.path}: the run goes on, so its curves were left alone; repeat the command when it has ended",
@@ -186,11 +191,15 @@ def _track(evaluation: Evaluation, results: dict[int, dict[str, Any]], console: 
         )  # fmt: skip
         return
     with MetricsLog(run.metrics) as log:
-        for step, result in results.items():
-            log.append(step, to_curves(result), time.time())
+        for step, found in lacking.items():
+            log.append(step, found, time.time())
     settings = validate(run.read_config())
     for outcome in sync_run(run, settings, settings.tracker):
         console.print(f"{run.path}: {outcome.tracker}: {outcome.text}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _records(path: Path) -> list[MetricsRecord]:
+    return read_metrics(path) if path.exists() else []
 
 
 def to_curves(result: dict[str, Any]) -> dict[str, float]:

@@ -112,6 +112,10 @@ def test_curves_of_a_run_that_goes_on_are_left_alone(run: RunDirectory) -> None:
     _, told = evaluate(run, "num_samples=4")
     assert "the run goes on" in told
     assert run.metrics.read_text() == before
+    run.lock.unlink()
+    for _ in range(2):  # repeated as it says, with the result that is there already; and once more
+        evaluate(run, "num_samples=4")
+        assert run.metrics.read_text().count("benchmark/held_out/pass_at_2") == 1
 
 
 def test_steps_that_are_not_there_are_refused_with_those_that_are(run: RunDirectory) -> None:
