@@ -22,7 +22,7 @@ from grpo_exp.preflight.effective import effective_lines
 from grpo_exp.reporting.live import LiveRun
 from grpo_exp.rewards.source_hash import source_hash
 from grpo_exp.run_lock import Lock, OwnedError
-from grpo_exp.rundir import RunDirectory, find_or_create, write_json, write_text
+from grpo_exp.rundir import RunDirectory, find_or_create, read_events, write_json, write_text
 from grpo_exp.settings.run import RunSettings
 
 
@@ -166,6 +166,7 @@ def write_run_files(directory: RunDirectory, request: RunRequest, choice: Choice
     """Begin an attempt and write down what is run; return what a restart changes, None for the first attempt."""
     config = request.settings.model_dump(mode="json")
     before = json.loads(directory.config_json.read_text()) if directory.config_json.is_file() else config
+    then = json.loads(directory.provenance.read_text()) if directory.provenance.is_file() else None
     attempt = continuation.begin(directory, choice)
     restart = None
     if attempt > 1:
@@ -182,6 +183,9 @@ def write_run_files(directory: RunDirectory, request: RunRequest, choice: Choice
     facts = provenance.collect(list(typed))
     own = {"seed": request.settings.seed, "attempt": attempt, "reward_source": source_hash(request.settings.reward)}
     write_json(directory.provenance, {**facts, **own})
+    if choice.checkpoint is not None and then is not None:
+        for text in provenance.differences(then, {**facts, **own}):
+            directory.add_event("warning", f"goes on with other code than before: {text}")
     return restart
 
 
@@ -208,6 +212,8 @@ def introduce(
     found = [("skipped", line) for line in choice.skipped]
     if restart is not None:
         found.append(("restart" if choice.checkpoint is None else "resume", restart))
+    events = read_events(directory, attempt=directory.attempt)
+    found += [("warning", event["text"]) for event in events if event["kind"] == "warning"]
     lines[1:1] = found
     for title, text in lines:
         console.print(f"{title:<9}{text}", soft_wrap=True, highlight=False, markup=False)

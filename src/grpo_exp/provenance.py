@@ -94,6 +94,25 @@ def collect(command: list[str]) -> dict[str, Any]:
     }
 
 
+def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Say what has changed since a run was started: code, the source of its reward, and versions of packages.
+
+    Args:
+        then: The content of its `provenance.json`.
+        now: What `collect` returns, and `reward_source` where it is to be compared.
+    """
+    texts = []
+    git_then, git_now = then.get("git") or {}, now["git"] or {}
+    if git_then.get("commit") != git_now.get("commit"):
+        texts.append(f"the run was made at commit {git_then.get('commit')}; this is {git_now.get('commit')}")
+    elif git_then.get("diff") != git_now.get("diff"):
+        texts.append("the code has other uncommitted changes than the run had")
+    if None not in (reward := (then.get("reward_source"), now.get("reward_source"))) and reward[0] != reward[1]:
+        texts.append("the source of the reward is not the one that the run had")
+    versions = changed_settings(then.get("packages", {}), now["packages"])
+    return texts + [f"{name} was {was}, and is {is_now} now" for name, (was, is_now) in sorted(versions.items())]
+
+
 def _versions() -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for name in _PACKAGES:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from grpo_exp import provenance
 from grpo_exp.composition import RunRequest
 from grpo_exp.console import build_console
 from grpo_exp.errors import ConfigError
+from grpo_exp.rewards.source_hash import source_hash
 from grpo_exp.rundir import RunDirectory
 from grpo_exp.runner import run
 from grpo_exp.settings import load
@@ -32,7 +32,8 @@ def main(words: Sequence[str]) -> int:
     directory = RunDirectory(Path(folders[0]).resolve())
     settings = read_settings(directory, output_dir=outputs[0] if outputs else None)
     console = build_console()
-    for text in differences(json.loads(directory.provenance.read_text())):
+    now = {**provenance.collect([]), "reward_source": source_hash(settings.reward)}
+    for text in provenance.differences(json.loads(directory.provenance.read_text()), now):
         console.print(f"note     {text}", soft_wrap=True, highlight=False, markup=False)
     overrides = directory.overrides.read_text().splitlines() if directory.overrides.is_file() else []
     command = ["grpo-exp", "rerun", *words]
@@ -55,21 +56,3 @@ def read_settings(directory: RunDirectory, *, output_dir: str | None) -> RunSett
         raise ConfigError(
             [f"{directory.path}: was written by version {made_by} and is not read by this one:", *error.faults]
         ) from error
-
-
-def differences(then: dict[str, Any]) -> list[str]:
-    """Say what has changed since a run was started: code, and versions of packages.
-
-    Args:
-        then: The content of its `provenance.json`.
-    """
-    now = provenance.collect([])
-    texts = []
-    git_then, git_now = then.get("git") or {}, now["git"] or {}
-    if git_then.get("commit") != git_now.get("commit"):
-        texts.append(f"the run was made at commit {git_then.get('commit')}; this is {git_now.get('commit')}")
-    elif git_then.get("diff") != git_now.get("diff"):
-        texts.append("the code has other uncommitted changes than the run had")
-    versions = provenance.changed_settings(then.get("packages", {}), now["packages"])
-    texts += [f"{name} was {was}, and is {is_now} now" for name, (was, is_now) in sorted(versions.items())]
-    return texts

@@ -53,12 +53,14 @@ def test_output_folder_can_be_another(old: RunDirectory, requests: list[RunReque
 
 
 def test_what_has_changed_around_it_is_told() -> None:
-    then = provenance.collect([])
-    assert rerun.differences(then) == []
+    then = {**provenance.collect([]), "reward_source": "a"}
+    assert provenance.differences(then, then) == []
     other: dict[str, Any] = {**then, "packages": {**then["packages"], "trl": "0.1"}}
-    assert rerun.differences(other) == [f"trl was 0.1, and is {then['packages']['trl']} now"]
-    told = rerun.differences({**then, "git": {"commit": "abc"}})
+    assert provenance.differences(other, then) == [f"trl was 0.1, and is {then['packages']['trl']} now"]
+    told = provenance.differences({**then, "git": {"commit": "abc"}}, then)
     assert told[0].startswith("the run was made at commit abc; this is ")
+    told = provenance.differences({**then, "reward_source": "b"}, then)
+    assert told == ["the source of the reward is not the one that the run had"]
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,18 @@ def test_allowed_differences_are_named(tmp_path: Path) -> None:
     ) in text
 
 
+def test_other_code_than_before_the_stop_is_told(tmp_path: Path) -> None:
+    """Its curves would bend where it was stopped, and nothing would say why."""
+    directory = ended(tmp_path, 4, measured=5)
+    then = json.loads(directory.provenance.read_text())
+    write_json(directory.provenance, {**then, "reward_source": "another"})
+    step, text = goes_on(tmp_path)
+    told = "goes on with other code than before: the source of the reward is not the one that the run had"
+    assert step == 4
+    assert f"warning  {told}" in text
+    assert told in [event["text"] for event in read_events(directory, attempt=2) if event["kind"] == "warning"]
+
+
 def test_complete_run_is_made_longer_from_its_last_checkpoint(tmp_path: Path) -> None:
     directory = ended(tmp_path, 5, measured=5, result=a_result(steps=5))
     assert start(tmp_path)[0] == 0  # as it is, it is done
