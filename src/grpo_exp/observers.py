@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from grpo_exp.checkpoints.base_weights import fingerprint_of
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo
 from grpo_exp.evaluation.completion_table import write_table
@@ -100,6 +101,7 @@ class MainObserver(SilentObserver):
         self._explainer = Explainer(settings, told=told)
         self._told_of_tables = False
         self._fingerprint = ""
+        self._base: str | None = None
         self._best = deque[float](maxlen=BEST_OVER_STEPS)
         self._told_no_best = False
         self._replay(read_metrics(directory.metrics))
@@ -111,7 +113,7 @@ class MainObserver(SilentObserver):
 
     def on_data(self, data: PromptData) -> None:
         """Write down which data the run saw."""
-        self._fingerprint = data.fingerprint()
+        self._fingerprint, self._base = data.fingerprint(), fingerprint_of(self._settings.model)
         self._add_provenance(dataset_fingerprint=self._fingerprint)
         for reason, count in data.dropped.items():
             listed = {"targets": list(data.dropped_targets[reason])} if reason in data.dropped_targets else {}
@@ -152,6 +154,8 @@ class MainObserver(SilentObserver):
             "dataset_fingerprint": self._fingerprint,
             "metrics": {"bytes": size, "lines": lines},
         }
+        if self._base is not None:
+            facts["base_weights"] = self._base
         metric = self._settings.trainer.checkpoint.best_metric
         if self._best:
             facts["best"] = {"metric": metric, "value": statistics.fmean(self._best)}

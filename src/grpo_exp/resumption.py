@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from grpo_exp import provenance
+from grpo_exp.checkpoints.base_weights import fingerprint_of
 from grpo_exp.checkpoints.choice import Choice, check, choose
 from grpo_exp.checkpoints.continuation import store_of
 from grpo_exp.checkpoints.manifest import BrokenCheckpointError
 from grpo_exp.errors import ConfigError
 from grpo_exp.rundir import RunDirectory
+from grpo_exp.settings.model import ModelSettings, location_of
 from grpo_exp.settings.run import RESUME_WORDS, RunSettings
 
 #: Differences that are shown where a run is refused because of them.
@@ -51,8 +53,8 @@ def find(directory: RunDirectory, settings: RunSettings, *, dataset_fingerprint:
     """Return what the run goes on from.
 
     Raises:
-        ConfigError: The checkpoint that was named cannot be used, the data have changed since, or the run has done more
-            steps than are asked for.
+        ConfigError: The checkpoint that was named cannot be used, data or model have changed since, or the run has done
+            more steps than are asked for.
     """
     identity = {"settings_hash": provenance.settings_hash(settings.model_dump(mode="json")), "seed": settings.seed}
     step, store = _named_step(settings), store_of(directory)
@@ -67,6 +69,7 @@ def find(directory: RunDirectory, settings: RunSettings, *, dataset_fingerprint:
             ) from error
     if choice.checkpoint is not None:
         _check_data(directory, choice.checkpoint.manifest.facts, dataset_fingerprint)
+        _check_base(directory, choice.checkpoint.manifest.facts, settings.model)
         check_steps(directory, choice.checkpoint.step, settings)
     return choice
 
@@ -114,6 +117,16 @@ def _check_data(directory: RunDirectory, facts: Mapping[str, Any], fingerprint: 
         raise ConfigError(
             f"{directory.path}: its checkpoints were made on data that have changed since, and going on with others "
             "would make a run that never was; bring the data back, or start another run beside it with resume=never"
+        )
+
+
+def _check_base(directory: RunDirectory, facts: Mapping[str, Any], model: ModelSettings) -> None:
+    """Refuse other weights below an adapter, or as the reference, than those that the run began with."""
+    if facts.get("base_weights") not in {None, fingerprint_of(model)}:
+        raise ConfigError(
+            f"{directory.path}: the run began with the weights in {location_of(model)}, which have changed since, and "
+            "going on with others would make a run that never was; bring them back, or start another run beside it "
+            "with resume=never"
         )
 
 

@@ -58,11 +58,26 @@ def resumed_from(directory: RunDirectory) -> Checkpoint | None:
 
 
 def _cut_metrics(directory: RunDirectory, checkpoint: Checkpoint) -> None:
-    """Leave the curves up to the checkpoint; the whole file is kept with the log of the attempt that wrote it."""
-    metrics, mark = directory.metrics, checkpoint.manifest.facts["metrics"]
-    if metrics.stat().st_size > mark["bytes"]:
+    """Leave the curves up to the checkpoint; the whole file is kept with the log of the attempt that wrote it.
+
+    What `grpo-exp evaluate` measured of models that stay is left, too: it was written when the attempt had ended.
+    """
+    metrics, head = directory.metrics, read_head(directory.metrics, checkpoint.manifest.facts["metrics"])
+    whole = metrics.read_bytes()
+    left = head + b"".join(line for line in whole[len(head) :].splitlines(True) if _is_kept(line, checkpoint.step))
+    if whole != left:
         shutil.copy2(metrics, directory.attempt_logs)
-        write_bytes(metrics, read_head(metrics, mark))
+        write_bytes(metrics, left)
+
+
+def _is_kept(line: bytes, done: int) -> bool:
+    """Say whether a line behind the checkpoint holds results of benchmarks of a step up to it."""
+    try:
+        record = json.loads(line)
+    except ValueError:  # cut by a crash
+        return False
+    names = record["metrics"]
+    return record["step"] <= done and bool(names) and all(name.startswith("benchmark/") for name in names)
 
 
 def _put_completions_away(directory: RunDirectory, done: int) -> None:

@@ -28,6 +28,8 @@ class CheckpointFacts(TypedDict):
     seed: int
     dataset_fingerprint: str
     """Of the rows that were trained and evaluated on."""
+    base_weights: NotRequired[str]
+    """Of the files that the model was read from; absent where it is in no folder."""
     metrics: MetricsMark
     evaluation: dict[str, dict[str, Any]]
     """Held-out results so far, as in `result.json`."""

@@ -11,12 +11,15 @@ import pytest
 
 from grpo_exp import provenance
 from grpo_exp.adoption import Adopted, adopt
+from grpo_exp.checkpoints.base_weights import fingerprint_of
 from grpo_exp.checkpoints.choice import Choice
 from grpo_exp.checkpoints.continuation import begin, resumed_from, store_of
 from grpo_exp.checkpoints.store import CheckpointStore
 from grpo_exp.errors import ConfigError
 from grpo_exp.preflight import prepare
+from grpo_exp.resumption import find
 from grpo_exp.rundir import RunDirectory, read_events, write_json
+from grpo_exp.sft_run import begun_from
 from unit.resume.folder import add
 from unit.run_folder import a_console, a_result, request_of, settings_of
 
@@ -94,6 +97,18 @@ def test_half_a_line_behind_the_checkpoint_goes_too(tmp_path: Path) -> None:
         stream.write('{"step": 5, "ti')
     assert goes_on(tmp_path)[0] == 4
     assert directory.metrics.read_text() == "".join(map(line, range(1, 5)))
+
+
+def test_benchmarks_of_models_that_stay_are_kept_when_the_run_goes_on(tmp_path: Path) -> None:
+    """`grpo-exp evaluate` wrote them behind the last step; those of a step that is made again go."""
+    directory = ended(tmp_path, 4, measured=5)
+    kept, gone = (json.dumps({"step": step, "time": 2.0, "metrics": {"benchmark/a": 0.5}}) + "\n" for step in (4, 5))
+    with directory.metrics.open("a") as stream:
+        stream.write(gone + kept)
+    for _ in range(2):
+        assert goes_on(tmp_path)[0] == 4
+        assert directory.metrics.read_text() == "".join(map(line, range(1, 5))) + kept
+    assert (directory.log_root / "attempt-1" / "metrics.jsonl").read_text().endswith(gone + kept)
 
 
 def test_completions_of_later_steps_and_the_last_evaluation_are_put_away(tmp_path: Path) -> None:
@@ -188,6 +203,25 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="made on data that have changed since"):
         start(tmp_path)
     assert directory.attempt == 1
+
+
+def test_other_weights_below_it_are_refused(tmp_path: Path) -> None:
+    """The run it begins with was made longer since: its model/ holds other weights of the same size."""
+    weights = tmp_path / "primed" / "model" / "model.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(bytes(3_000_000) + b"a")
+    settings = begun_from(settings_of(tmp_path), tmp_path / "primed")
+    directory, own = RunDirectory(tmp_path / "run"), {"settings_hash": provenance.settings_hash(settings.model_dump(mode="json"))}
+    directory.path.mkdir()
+    directory.metrics.write_text("".join(map(line, range(1, 5))))
+    base = fingerprint_of(settings.model)
+    assert base is not None
+    save(directory, 4, base_weights=base, **own)
+    found = find(directory, settings, dataset_fingerprint=identity()["dataset_fingerprint"])
+    assert found.checkpoint is not None
+    weights.write_bytes(bytes(3_000_000) + b"b")
+    with pytest.raises(ConfigError, match=r"weights in .*/primed/model, which have changed since"):
+        find(directory, settings, dataset_fingerprint=identity()["dataset_fingerprint"])
 
 
 # ------------------------------------------------------------------------------------------ resume=FOLDER
