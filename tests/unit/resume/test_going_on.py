@@ -211,12 +211,12 @@ def test_other_weights_below_it_are_refused(tmp_path: Path) -> None:
     weights.parent.mkdir(parents=True)
     weights.write_bytes(bytes(3_000_000) + b"a")
     settings = begun_from(settings_of(tmp_path), tmp_path / "primed")
-    directory, own = RunDirectory(tmp_path / "run"), {"settings_hash": provenance.settings_hash(settings.model_dump(mode="json"))}
+    directory, own = RunDirectory(tmp_path / "run"), provenance.settings_hash(settings.model_dump(mode="json"))
     directory.path.mkdir()
     directory.metrics.write_text("".join(map(line, range(1, 5))))
     base = fingerprint_of(settings.model)
     assert base is not None
-    save(directory, 4, base_weights=base, **own)
+    save(directory, 4, base_weights=base, settings_hash=own)
     found = find(directory, settings, dataset_fingerprint=identity()["dataset_fingerprint"])
     assert found.checkpoint is not None
     weights.write_bytes(bytes(3_000_000) + b"b")
