@@ -72,8 +72,6 @@ class Watchdog:
     def on_phase(self, name: str) -> None:
         """Take note of a phase that began or went on: priming, evaluation, training."""
         with self._lock:
-            if name != self._phase:
-                self._steps.clear()
             self._phase = name
             self._sign_of_life()
 

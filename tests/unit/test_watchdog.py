@@ -125,10 +125,11 @@ def test_limit_is_that_of_the_start_until_three_steps_are_known_and_in_other_pha
         now += seconds
         dog.on_step()
         assert dog.limit_seconds == limit
-    dog.on_phase("saving the model")
+    dog.on_phase("saving a checkpoint")
     assert dog.limit_seconds == 3600
     dog.on_phase(TRAINING)
-    for _ in range(3):  # 1 s each: 20 s, but at least 900 s
+    assert dog.limit_seconds == 2000  # how long a step takes is known
+    for _ in range(4):  # 1 s each: 20 s, but at least 900 s
         now += 1
         dog.on_step()
     assert dog.limit_seconds == 900

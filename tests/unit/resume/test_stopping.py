@@ -65,6 +65,21 @@ def test_signal_saves_behind_the_step_and_ends_with_85(tmp_path: Path) -> None:
     assert "go on   the same command goes on from checkpoint-3" in text
 
 
+def test_behind_a_checkpoint_it_is_training_again(tmp_path: Path) -> None:
+    """For the watchdog, whose limit of a step would be that of a checkpoint for the rest of the run, and for readers."""
+    seen: list[tuple[str, str]] = []
+
+    class Looks(Acts):
+        def act(self, step: int) -> None:
+            status = self._directory.read_status()
+            assert status is not None
+            assert self._watchdog is not None
+            seen.append((status["phase"], self._watchdog._phase))
+
+    run_with(Looks, tmp_path, "trainer.max_steps=2", "trainer.checkpoint.every_steps=1")
+    assert seen == [("training", "training")] * 2
+
+
 def test_step_that_breaks_the_run_is_not_saved_unless_it_is_asked_for(tmp_path: Path) -> None:
     """A rule ends the run at step 2, where a checkpoint is due; nobody should go on behind a broken step."""
 

@@ -58,6 +58,7 @@ class CheckpointingTrainer(TimedGRPOTrainer):
         plan: Where they go.
         facts: As in the plan, with what training itself has to add.
         on_saving: Told on each process, before one is written.
+        on_saved: Told on each process the steps that are done, when one has been written and training goes on.
         **kwargs: Arguments of TimedGRPOTrainer.
     """
 
@@ -67,12 +68,14 @@ class CheckpointingTrainer(TimedGRPOTrainer):
         plan: CheckpointPlan,
         facts: Callable[[], Mapping[str, Any]],
         on_saving: Callable[[], None],
+        on_saved: Callable[[int], None],
         **kwargs: Any,
     ) -> None:
         self._checkpoint_store = plan.store
         self._checkpoint_writer = CheckpointWriter(plan.store, plan.settings)
         self._facts = facts
         self._on_saving = on_saving
+        self._on_saved = on_saved
         #: What has a state besides TRL's trainer, by name. A checkpoint without one of them leaves it as it is.
         self.parts: dict[str, Part] = {}
         self._is_saving = False
@@ -91,6 +94,7 @@ class CheckpointingTrainer(TimedGRPOTrainer):
             self._on_main(lambda: writer.finish(self.state.global_step, self._facts()))
         finally:
             self._is_saving = False
+        together(self.accelerator, lambda: self._on_saved(self.state.global_step), what="saving a checkpoint")
 
     def _on_main(self, work: Callable[[], None]) -> None:
         self._on_all(work if self.accelerator.is_main_process else lambda: None)

@@ -101,10 +101,14 @@ def _evaluate_before(parts: RunParts, trainer: TimedGRPOTrainer) -> None:
     def measure() -> None:
         parts.evaluation["before"] = evaluate(parts, trainer, "before")
 
+    def measure_and_train() -> None:
+        measure()
+        parts.observer.on_phase("training", 0, parts.settings.trainer.max_steps)
+
     if parts.settings.launch.strategy == "ddp":
         measure()
     else:
-        trainer.add_callback(FirstCallback(measure))
+        trainer.add_callback(FirstCallback(measure_and_train))
 
 
 def _check_strategy(trainer: TimedGRPOTrainer, settings: RunSettings) -> None:
@@ -262,6 +266,7 @@ def _saving(parts: RunParts) -> dict[str, Any]:
         "plan": plan,
         "facts": lambda: {**plan.facts(), "evaluation": parts.evaluation},
         "on_saving": lambda: observer.on_phase("saving a checkpoint"),
+        "on_saved": lambda step: observer.on_phase("training", step, parts.settings.trainer.max_steps),
     }
 
 
