@@ -66,7 +66,7 @@ def test_signal_saves_behind_the_step_and_ends_with_85(tmp_path: Path) -> None:
 
 
 def test_behind_a_checkpoint_it_is_training_again(tmp_path: Path) -> None:
-    """For the watchdog, whose limit of a step would be that of a checkpoint for the rest of the run, and for readers."""
+    """For the watchdog, whose limit would be that of saving for the rest of the run, and for readers of the status."""
     seen: list[tuple[str, str]] = []
 
     class Looks(Acts):
