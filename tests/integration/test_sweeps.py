@@ -75,7 +75,7 @@ def test_quick_cpu_sweep_completes(tmp_path: Path) -> None:
     assert "8 runs: 8 completed" in done.output
     assert run_command(sys.executable, "-m", "grpo_exp", "report", "quick_cpu", cwd=tmp_path).code == 0
     sweep = tmp_path / "outputs" / "sweeps" / "quick_cpu"
-    ids = [json.loads(path.read_text())["mlflow_run_id"] for path in sweep.glob("*/tracker.json")]
+    ids = [json.loads(path.read_text())["mlflow"]["ids"]["run_id"] for path in sweep.glob("*/tracker.json")]
     assert len(set(ids)) == 8
     assert (tmp_path / "outputs" / "mlflow.db").is_file()
     with (sweep / "summary.csv").open() as stream:
