@@ -51,7 +51,7 @@ def test_quick_sweep_as_an_array_completes(slurm: SlurmCluster, tmp_path: Path) 
     assert len(runs) == 8
     assert {json.loads((run / "result.json").read_text())["status"] for run in runs} == {"completed"}
     assert [steps_of(run) for run in runs] == [[1, 2, 3, 4, 5, 6]] * 8
-    trackers = [json.loads((run / "tracker.json").read_text())["run_id"] for run in runs]
+    trackers = [json.loads((run / "tracker.json").read_text())["mlflow"]["ids"]["run_id"] for run in runs]
     assert len(set(trackers)) == 8
     assert set(slurm.task_states(job["job_id"]).values()) == {"COMPLETED"}
     status = run_command(
