@@ -14,8 +14,8 @@ import pytest
 from grpo_exp.settings.launch import WatchdogSettings
 from grpo_exp.watchdog import TRAINING, Watchdog
 
-#: Argument 1: file for the stacks. 2: what the main thread does. Three steps of 0.1 s, then nothing; factor 2 and at
-#: least 1.5 s: the limit is max(1.5, 2 * 0.1) = 1.5 s.
+#: Argument 1: file for the stacks. 2: what the main thread does. 3: the least limit. Three steps of 0.1 s, then that;
+#: factor 2 and at least 1.5 s: the limit is max(1.5, 2 * 0.1) = 1.5 s.
 PROCESS = """
 import os, sys, time, ctypes
 from pathlib import Path
@@ -35,15 +35,15 @@ def hangs_in_a_library():
     ctypes.PyDLL(None).sleep(600)  # holds the interpreter lock
 
 def goes_on():
-    for _ in range(5):
+    for _ in range(8):
         time.sleep(0.5)
         dog.on_step()
 
-def takes_a_step_of_four_seconds():
-    time.sleep(4)
+def takes_a_step_until_told():
+    sys.stdin.readline()
     dog.on_step()
 
-settings = WatchdogSettings(factor=2, min_seconds=1.5, start_seconds=60)
+settings = WatchdogSettings(factor=2, min_seconds=float(sys.argv[3]), start_seconds=60)
 with watchdog.Watchdog(settings, Path(sys.argv[1]), end) as dog:
     dog.on_phase("training")
     for _ in range(3):
@@ -55,9 +55,13 @@ print("lived", flush=True)
 """
 
 
-def start(stacks: Path, what: str) -> subprocess.Popen[str]:
+def start(stacks: Path, what: str, min_seconds: float = 1.5) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", PROCESS, str(stacks), what], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-c", PROCESS, str(stacks), what, str(min_seconds)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -90,25 +94,27 @@ def test_process_that_hangs_inside_of_a_library_leaves_its_stack_all_the_same(tm
 
 
 def test_steps_within_the_limit_are_left_alone(tmp_path: Path) -> None:
-    """Five steps of 0.5 s against a limit of 1.5 s; the whole is longer than the limit."""
+    """Eight steps of 0.5 s against a limit of 3 s; the whole is longer than the limit and the grace of 0.5 s."""
     stacks = tmp_path / "stacks-0.txt"
-    process = start(stacks, "goes_on")
+    process = start(stacks, "goes_on", min_seconds=3)
     out, _ = process.communicate(timeout=30)
     assert (process.returncode, out) == (0, "lived\n")
     assert not stacks.exists()
 
 
 def test_time_in_which_the_process_was_suspended_does_not_count(tmp_path: Path) -> None:
-    """Suspended for 3 s of 4, which is beyond the limit of 1.5 s and the time until the end.
+    """Suspended for 5 s, which is beyond the limit of 3 s and the grace of 0.5 s; awake for 1 s behind it.
 
-    Nor do stacks stay, which the timer writes as soon as it can: the front end would end a worker for them.
+    Nor do stacks stay, which the timer writes as soon as it can: the front end would end a worker for them. The second
+    awake is five checks of the watchdog; the other 2.5 s are for a machine that gives neither process its turn.
     """
     stacks = tmp_path / "stacks-0.txt"
-    process = start(stacks, "takes_a_step_of_four_seconds")
+    process = start(stacks, "takes_a_step_until_told", min_seconds=3)
     os.kill(process.pid, signal.SIGSTOP)
-    time.sleep(3)
+    time.sleep(5)
     os.kill(process.pid, signal.SIGCONT)
-    out, _ = process.communicate(timeout=30)
+    time.sleep(1)
+    out, _ = process.communicate("go on\n", timeout=30)
     assert (process.returncode, out) == (0, "lived\n")
     assert not stacks.exists()
 
