@@ -8,7 +8,8 @@ them in from its own arguments and refuses others.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,28 @@ def build_deepspeed_config(settings: LaunchSettings) -> dict[str, Any] | None:
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
     }
+
+
+def build_node_command(settings: LaunchSettings, config: Path, node: Node, words: Sequence[str]) -> list[str]:
+    """Return the command line of the launcher of one node's processes.
+
+    Args:
+        settings: Of the launch.
+        config: The file that accelerate is to read.
+        node: This one.
+        words: Module that the processes run, and its arguments.
+    """
+    return [
+        sys.executable, "-m", "accelerate.commands.launch",
+        "--config_file", str(config),
+        "--num_machines", str(node.num_nodes),
+        "--num_processes", str(node.num_processes),
+        "--machine_rank", str(node.rank),
+        "--main_process_ip", node.main_address,
+        "--main_process_port", str(node.main_port),
+        "--mixed_precision", settings.mixed_precision,
+        "-m", *words,
+    ]  # fmt: skip
 
 
 def build_environment(

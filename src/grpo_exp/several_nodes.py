@@ -6,13 +6,12 @@ The processes then run the command again, and the main one composes, checks and 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from grpo_exp.accelerate_config import Node, build_environment, write_config
+from grpo_exp.accelerate_config import Node, build_environment, build_node_command, write_config
 from grpo_exp.errors import ConfigError
 from grpo_exp.preflight import prepare
 from grpo_exp.settings.launch import LaunchSettings
@@ -49,21 +48,6 @@ def find_node(settings: LaunchSettings, environ: Mapping[str, str]) -> Node:
     return Node(int(str(rank)), settings.num_nodes, settings.num_processes, address, settings.main_process_port)
 
 
-def build_command(settings: LaunchSettings, config: Path, node: Node, words: Sequence[str]) -> list[str]:
-    """Return the command line of this machine's launcher."""
-    return [
-        sys.executable, "-m", "accelerate.commands.launch",
-        "--config_file", str(config),
-        "--num_machines", str(node.num_nodes),
-        "--num_processes", str(node.num_processes),
-        "--machine_rank", str(node.rank),
-        "--main_process_ip", node.main_address,
-        "--main_process_port", str(node.main_port),
-        "--mixed_precision", settings.mixed_precision,
-        "-m", "grpo_exp.train", *words,
-    ]  # fmt: skip
-
-
 def become_launcher(settings: RunSettings, words: Sequence[str]) -> NoReturn:
     """Check the run, and replace this process by the launcher of this machine's processes.
 
@@ -75,6 +59,6 @@ def become_launcher(settings: RunSettings, words: Sequence[str]) -> NoReturn:
     prepare(settings)
     config = Path(tempfile.mkdtemp(prefix="grpo_exp-node-")) / "accelerate.json"
     write_config(launch, config, node=node)
-    command = build_command(launch, config, node, words)
+    command = build_node_command(launch, config, node, ["grpo_exp.train", *words])
     environment = build_environment(launch, os.environ, local_processes=node.num_processes // node.num_nodes)
     os.execve(command[0], command, environment)

@@ -11,31 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from grpo_exp.accelerate_config import Node, build_environment, write_config
-from grpo_exp.settings.launch import LaunchSettings
+from grpo_exp.accelerate_config import Node, build_environment, build_node_command, write_config
 from grpo_exp.sweeps.manifest import SweepDirectory, settings_of
-
-
-def build_command(settings: LaunchSettings, config: Path, node: Node, point: Sequence[str]) -> list[str]:
-    """Return the command line of this node's launcher.
-
-    Args:
-        settings: Of the launch.
-        config: What accelerate is to read.
-        node: This one.
-        point: Words for grpo_exp.joined_point.
-    """
-    return [
-        sys.executable, "-m", "accelerate.commands.launch",
-        "--config_file", str(config),
-        "--num_machines", str(node.num_nodes),
-        "--num_processes", str(node.num_processes),
-        "--machine_rank", str(node.rank),
-        "--main_process_ip", node.main_address,
-        "--main_process_port", str(node.main_port),
-        "--mixed_precision", settings.mixed_precision,
-        "-m", "grpo_exp.joined_point", *point,
-    ]  # fmt: skip
 
 
 def main(words: Sequence[str]) -> None:
@@ -58,7 +35,7 @@ def main(words: Sequence[str]) -> None:
     config = Path(f"{given.code_file}.node{node.rank}.json")
     write_config(settings.launch, config, node=node)
     point = [str(sweep.path), str(given.index), f"--code-file={given.code_file}", f"--wait={given.wait}"]
-    command = build_command(settings.launch, config, node, point)
+    command = build_node_command(settings.launch, config, node, ["grpo_exp.joined_point", *point])
     local = max(1, node.num_processes // node.num_nodes)
     os.execve(command[0], command, build_environment(settings.launch, os.environ, local_processes=local))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_exp.accelerate_config import Node, build_accelerate_config, build_environment
+from grpo_exp.accelerate_config import Node, build_accelerate_config, build_environment, build_node_command
 from grpo_exp.errors import ConfigError
 from grpo_exp.ports import find_ports
 from grpo_exp.serving.command import Replica, build_serve_command
@@ -17,7 +17,6 @@ from grpo_exp.settings import load
 from grpo_exp.sweeps.manifest import Entry, SweepDirectory, settings_of
 from grpo_exp.sweeps.slurm import wait_for_server
 from grpo_exp.sweeps.slurm.allocation import place_in_allocation
-from grpo_exp.sweeps.slurm.node import build_command
 from grpo_exp.sweeps.slurm.serve import build_command as build_serve
 from grpo_exp.vllm_package import find_vllm
 
@@ -62,7 +61,7 @@ NODE = Node(rank=1, num_nodes=3, num_processes=12, main_address="n1", main_port=
 
 def test_node_starts_its_share_with_the_rank_of_its_machine() -> None:
     settings = load.to_settings(load.compose(["launch=ddp", "launch.num_processes=12", "launch.mixed_precision=bf16"]))
-    command = build_command(settings.launch, Path("/c.json"), NODE, ["/s", "4"])
+    command = build_node_command(settings.launch, Path("/c.json"), NODE, ["grpo_exp.joined_point", "/s", "4"])
     assert command == [
         sys.executable, "-m", "accelerate.commands.launch", "--config_file", "/c.json", "--num_machines", "3",
         "--num_processes", "12", "--machine_rank", "1", "--main_process_ip", "n1", "--main_process_port", "23",
