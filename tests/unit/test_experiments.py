@@ -6,6 +6,7 @@ What a machine without a GPU cannot do is replaced by the words below, and by no
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from grpo_exp import worker
 from grpo_exp.adoption import Adopted, adopt
 from grpo_exp.composition import build_request
 from grpo_exp.console import build_console
+from grpo_exp.preflight.memory import find_gpu, plan_memory
 from grpo_exp.settings import load
+from grpo_exp.settings.batching import solve_batch
 from grpo_exp.tracking.metrics_log import read_metrics
 from unit.random_models import save_model
 
@@ -48,6 +51,7 @@ SMALL = (
 #: What only some recipes have.
 FURTHER = {
     "gsm8k_sft_qwen2_5_0_5b": ("model.prime_from=null",),  # the chain itself: tests/unit/backends/test_sft.py
+    "r1_zero_math_qwen2_5_7b": ("algorithm.updates_per_batch=2",),
     "dapo_qwen2_5_7b": ("algorithm.updates_per_batch=2", "algorithm.dynamic_sampling.max_rounds=2"),
     "dr_grpo_qwen2_5_math_7b": ("trainer.warmup_steps=0",),  # its rate is constant
     "countdown_qwen2_5_3b": ("dataset.max_prompt_length=512",),  # one token a byte here
@@ -74,6 +78,19 @@ def without_vllm(recipe: str) -> list[str]:
 def test_every_recipe_is_here() -> None:
     assert list(DATA) == [name for name in DATA if name in RECIPES]
     assert sorted(DATA) == RECIPES
+
+
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != "cpu_smollm2"])
+def test_recipe_fits_the_gpus_that_it_says_it_takes(recipe: str) -> None:
+    """One that does not would be refused on the very hardware that its head names."""
+    head = re.search(r"hardware +(\d+) GPUs? with (\d+) GB", (CONF / f"{recipe}.yaml").read_text())
+    assert head is not None
+    settings = load.to_settings(load.compose(["tracker=none", f"experiment={recipe}"]))
+    assert settings.launch.num_processes == int(head[1])
+    gpu = find_gpu(settings.launch.model_copy(update={"gpu": {"24": "RTX4090", "80": "A100-80GB"}[head[2]]}))
+    plan = plan_memory(settings, solve_batch(settings), prompt_tokens=settings.dataset.max_prompt_length, gpu=gpu)
+    assert plan is not None
+    assert plan.fits
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -119,7 +119,10 @@ def test_server_cannot_load_the_built_in_policy(machine: On) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("vllm.num_gpus=7",), "vllm.num_gpus=7: 4 GPU(s) are visible, and at least one must be left to train"),
+        (
+            ("vllm.num_gpus=4", "vllm.data_parallel_size=2"),
+            "vllm.num_gpus=4: 4 GPU(s) are visible, and at least one must be left to train",
+        ),
         (
             ("vllm.num_gpus=2", "launch=ddp", "launch.num_processes=3", "trainer.prompts_per_step=3"),
             "launch.num_processes=3: each needs a GPU of its own and 2 are visible, without the 2 that serve; use "
@@ -137,6 +140,33 @@ def test_server_that_does_not_fit(words: tuple[str, ...], message: str, machine:
     machine()
     (fault,) = faults("vllm=server", *model, *words)
     assert fault.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "shared", "processes", "reason", "near"),
+    [
+        # 12 query heads divide by 3, but 2 key heads are not 3, 6 ... times on equally many of 3 GPUs.
+        ("qwen2_5_1_5b", 3, 3, "2 key and value heads cannot be shared out evenly over 3 GPUs", 1),
+        ("llama3_2_3b", 6, 6, "8 key and value heads cannot be shared out evenly over 6 GPUs", 2),
+        # 9 query heads and 3 key heads are shared out by 3; 1,536 = 3 x 512 is, too, but not by 9.
+        ("smollm2_135m", 9, 9, "MLP of 1536 does not divide by it", 3),
+        # 28 heads divide by 7 and 4; 8 processes by 4 only.
+        ("qwen2_5_7b", 8, 8, "28 attention heads do not divide by it", 4),
+        # 6 processes divide by 3, which 28 heads do not, so 2 is left.
+        ("qwen2_5_7b", 4, 6, "launch.num_processes=6 does not divide by it", 2),
+    ],
+)
+def test_model_that_the_gpus_of_an_engine_cannot_share(
+    name: str, shared: int, processes: int, reason: str, near: int, machine: On
+) -> None:
+    machine(gpus=16)
+    words = (f"model={name}", "vllm=colocate", "launch=ddp", f"launch.num_processes={processes}",
+             f"trainer.prompts_per_step={processes}", "launch.memory_plan=off")  # fmt: skip
+    (fault,) = faults(*words, f"vllm.tensor_parallel_size={shared}")
+    assert fault.startswith(f"vllm.tensor_parallel_size={shared}: ")
+    assert reason in fault
+    assert fault.endswith(f"use {near}")
+    assert faults(*words, f"vllm.tensor_parallel_size={near}") == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,11 +73,14 @@ def to_prompt_row(row: Mapping[str, Any], settings: TableDataset) -> PromptRow |
     pass_rate = _read_number(row, settings.pass_rate_column)
     if pass_rate is not None and not 0 <= pass_rate <= 1:
         return f"whose {settings.pass_rate_column} is no rate from 0 to 1"
+    solution = _read_solution(row, settings)
+    if not _is_unicode([prompt, target, solution, columns]):
+        return "with text that is no Unicode"
     return PromptRow(
         prompt=build_prompt(prompt, settings.system_prompt, settings.prompt_template),
         target=target,
         columns=columns,
-        solution=_read_solution(row, settings),
+        solution=solution,
         pass_rate=pass_rate,
         difficulty=_read_number(row, settings.difficulty_column),
     )
@@ -97,13 +101,27 @@ def _find(row: Mapping[str, Any], name: str) -> Any:
 
 
 def _is_prompt(value: Any) -> bool:
+    """Say whether a value asks something: a text, or a conversation in which somebody but the system speaks."""
     if isinstance(value, str):
         return bool(value.strip())
     return (
         isinstance(value, list)
-        and bool(value)
-        and all(isinstance(m, dict) and isinstance(m.get("content"), str) and "role" in m for m in value)
+        and all(isinstance(m, dict) and isinstance(m.get("content"), str) and _is_role(m.get("role")) for m in value)
+        and any(m["role"] != "system" and m["content"].strip() for m in value)
     )
+
+
+def _is_role(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_unicode(value: Any) -> bool:
+    r"""Say whether all text can be written: JSON may hold halves of a pair (`\ud83d`), as of an emoji that was cut."""
+    try:
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read_target(row: Mapping[str, Any], column: str, settings: TableDataset) -> str | tuple[str, ...] | None:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from grpo_exp.data.arithmetic import Split, hash_parts
 from grpo_exp.data.hub import open_table
@@ -71,19 +72,41 @@ def _read(settings: CountdownDataset) -> PromptData:
             f"{', '.join(table.column_names)}, and Countdown tasks have nums and target; give another table"
         )
     tasks: dict[tuple[tuple[int, ...], int], Task] = {}
-    columns = table.select_columns(["nums", "target"])
-    for row in columns:
-        task = Task(tuple(row["nums"]), int(row["target"]))  # type: ignore[call-overload,index]
-        tasks.setdefault((tuple(sorted(task.numbers)), task.target), task)
+    dropped: Counter[str] = Counter()
+    for row in table.select_columns(["nums", "target"]):
+        task = _to_task(row["nums"], row["target"])  # type: ignore[call-overload,index]
+        key = None if task is None else (tuple(sorted(task.numbers)), task.target)
+        if task is None or key is None:
+            dropped["without whole numbers in nums and target"] += 1
+        elif key in tasks:
+            dropped["that repeat an earlier prompt"] += 1
+        else:
+            tasks[key] = task
+    if not tasks:
+        raise DataError(
+            f"dataset.path={settings.path}: none of its {len(table)} rows has whole numbers in nums and target; give "
+            "another table"
+        )
     splits: dict[Split, list[Task]] = {"train": [], "test": []}
     for task in tasks.values():
         splits[task.split].append(task)
-    dropped = Counter({"that repeat an earlier prompt": len(table) - len(tasks)})
     return PromptData(
         tuple(to_row(task, settings) for task in splits["train"][: settings.train_size]),
         tuple(to_row(task, settings) for task in splits["test"][: settings.eval_size]),
-        +dropped,
+        dropped,
     )
+
+
+def _to_task(numbers: Any, target: Any) -> Task | None:
+    """Return the task of a row, or None where it is none."""
+    values = [*numbers, target] if isinstance(numbers, list) and numbers else []
+    if not values or not all(_is_whole(value) for value in values):
+        return None
+    return Task(tuple(int(number) for number in numbers), int(target))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer()
 
 
 def to_row(task: Task, settings: CountdownDataset) -> PromptRow:

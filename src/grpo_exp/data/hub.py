@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_exp.data.columns import check_columns, to_prompt_row, wanted_columns
-from grpo_exp.data.prompts import PromptData
+from grpo_exp.data.prompts import PromptData, PromptRow
 from grpo_exp.data.row_cache import cache_folder
 from grpo_exp.data.splits import SourceRows, select, split
 from grpo_exp.errors import DataError
@@ -100,7 +102,7 @@ def open_table(setting: str, source: str, config_name: str | None, revision: str
                 raise DataError(
                     f"dataset.{setting}={source}: is no kind of file that can be read; use one of {', '.join(_READERS)}"
                 )
-            return datasets.load_dataset(reader, data_files=str(path), split="train", cache_dir=str(cache_folder()))
+            return _read_file(path, reader)
         if (path / "dataset_info.json").is_file() or (path / "dataset_dict.json").is_file():
             saved: Any = datasets.load_from_disk(str(path))
             return saved if isinstance(saved, datasets.Dataset) else saved[split]
@@ -110,7 +112,8 @@ def open_table(setting: str, source: str, config_name: str | None, revision: str
     except DataError:
         raise
     except Exception as error:  # of the network, of the hub, of files: dozens of classes
-        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        cause = error.__cause__ or error  # of a file that is broken, the line is said there
+        why = f"{type(cause).__name__}: {cause}".splitlines()[0]
         raise DataError(
             f"dataset.{setting}={source}: split {split!r} cannot be loaded ({why}); give an id that exists on the "
             "hub, or the file or folder of a copy; a machine without internet needs the latter, or a filled cache "
@@ -118,14 +121,44 @@ def open_table(setting: str, source: str, config_name: str | None, revision: str
         ) from error
 
 
+def _check_plain(table: Table, row: PromptRow) -> None:
+    """Refuse columns with values that are no JSON, such as times and images: nothing hands those to a reward.
+
+    Raises:
+        DataError: A column holds one.
+    """
+    for name, value in row.columns.items():
+        try:
+            json.dumps(value)
+        except TypeError as error:
+            raise DataError(
+                f"dataset.extra_columns={name}: {table.source} holds values there that are neither text nor numbers "
+                f"({error}), and rewards are handed JSON; write the column as text, or leave it out"
+            ) from error
+
+
 def _open(setting: str, source: str, config_name: str | None, revision: str | None, split: str) -> Table:
     return Table(open_table(setting, source, config_name, revision, split), source, setting)
+
+
+def _read_file(path: Path, reader: str) -> Dataset:
+    """Read a file, known by its content: `datasets` knows it by its time, which an unpacked archive sets to an old one."""
+    import datasets
+
+    with path.open("rb") as stream:
+        content = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    folder = cache_folder() / "files" / content
+    rows = datasets.load_dataset(reader, data_files=str(path), split="train", cache_dir=str(folder))
+    rows._fingerprint = f"{content}{rows._fingerprint[:16]}"
+    return rows
 
 
 def _usable_rows(table: Table, settings: HubDataset) -> SourceRows:
     found = SourceRows()
     for row in table.rows.select_columns(wanted_columns(settings)):
         result = to_prompt_row(row, settings)  # type: ignore[arg-type]
+        if not isinstance(result, str):
+            _check_plain(table, result)
         if isinstance(result, str):
             found.dropped[result] += 1
         else:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jinja2 import TemplateError
 
-from grpo_exp.data.chat_text import build_renderer, load_chat_template, load_special_tokens
+from grpo_exp.data.chat_text import build_renderer, fix_template, load_chat_template, load_special_tokens
 from grpo_exp.data.prompts import Message
 from grpo_exp.errors import ConfigError
 from grpo_exp.settings.model import ModelSettings, PretrainedModel
@@ -81,7 +81,10 @@ def _from_folder(folder: Path, model: PretrainedModel, name: str) -> TokenCounte
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # what the library raises for a broken file
         raise _not_countable(name, f"its tokenizer.json cannot be read: {error}") from error
-    render = build_renderer(template, {**load_special_tokens(folder), **model.chat_template_kwargs})
+    try:
+        render = build_renderer(fix_template(template, model.chat_template_kwargs), load_special_tokens(folder))
+    except TemplateError as error:
+        raise _not_countable(name, f"its chat template cannot be read: {error}") from error
     prefill = model.reasoning_prefill or ""
 
     def count(prompts: Sequence[Sequence[Message]]) -> list[int]:

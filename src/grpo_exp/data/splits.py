@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from grpo_exp.data.prompts import PromptData, PromptRow, prompt_id
+from grpo_exp.data.prompts import PromptData, PromptRow
 from grpo_exp.settings.dataset_tables import TableDataset
 
 
@@ -29,17 +29,16 @@ def split(train: SourceRows, evaluation: SourceRows | None, settings: TableDatas
     dropped = train.dropped.copy()
     rows = train.rows if settings.train_size is None else train.rows[: settings.train_size]
     if evaluation is None:
-        held_out_ids = _held_out_ids(rows, settings.eval_size)
-        kept = tuple(row for row in rows if row.id not in held_out_ids)
-        held_out = tuple({row.id: row for row in rows if row.id in held_out_ids}.values())
-        return PromptData(kept, held_out, dropped)
-    dropped.update(evaluation.dropped)
-    held_out = tuple(evaluation.rows[: settings.eval_size])
-    # All of the table, not only what is measured: the rest may be measured later.
-    keys = {row.question_key for row in evaluation.rows}
+        held_out = _hold_out(rows, settings.eval_size)
+        keys, taken = {row.question_key for row in held_out}, len(held_out)
+    else:
+        dropped.update(evaluation.dropped)
+        held_out = tuple(evaluation.rows[: settings.eval_size])
+        # All of the table, not only what is measured: the rest may be measured later.
+        keys, taken = {row.question_key for row in evaluation.rows}, 0
     kept = tuple(row for row in rows if row.question_key not in keys)
-    if len(kept) < len(rows):
-        dropped["that are held out, too,"] += len(rows) - len(kept)
+    if len(kept) + taken < len(rows):
+        dropped["that are held out, too,"] += len(rows) - len(kept) - taken
     return PromptData(kept, held_out, dropped)
 
 
@@ -74,7 +73,10 @@ def without_duplicates(source: SourceRows) -> SourceRows:
     return SourceRows(list(first.values()), dropped)
 
 
-def _held_out_ids(rows: Sequence[PromptRow], eval_size: int) -> set[str]:
-    """Return at most `eval_size` prompts, at most a fifth of the rows, chosen by hash and not by place."""
-    ids = sorted({prompt_id(row.prompt) for row in rows})
-    return set(ids[: min(eval_size, len(ids) // 5)])
+def _hold_out(rows: Sequence[PromptRow], eval_size: int) -> tuple[PromptRow, ...]:
+    """Return at most `eval_size` rows of different questions, at most a fifth, chosen by hash and not by place."""
+    first: dict[str, PromptRow] = {}
+    for row in sorted(rows, key=lambda row: row.id):
+        first.setdefault(row.question_key, row)
+    chosen = {row.id for row in list(first.values())[: min(eval_size, len(first) // 5)]}
+    return tuple({row.id: row for row in rows if row.id in chosen}.values())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
+from grpo_exp.data.chat_text import fix_template
 from grpo_exp.errors import ConfigError
 from grpo_exp.settings.model import PretrainedModel
 from grpo_exp.settings.pretrained_model import THINK
@@ -16,7 +17,8 @@ def set_template(tokenizer: PreTrainedTokenizerBase, settings: PretrainedModel, 
     """Give a tokenizer its chat template.
 
     Variables and prefill are written into the template, so that all who write prompts with this tokenizer write the
-    same ones: training, held-out evaluation, whoever loads the trained model.
+    same ones: training, held-out evaluation, whoever loads the trained model. So is the date, for templates that ask
+    for today's.
 
     Args:
         tokenizer: Changed in place.
@@ -32,8 +34,7 @@ def set_template(tokenizer: PreTrainedTokenizerBase, settings: PretrainedModel, 
             f"{name}: its tokenizer has no chat template, so prompts cannot be written; "
             "add chat_template.jinja to the folder, or give one with model.chat_template=FILE"
         )
-    fixed = "".join(f"{{%- set {key} = {_literal(value)} %}}" for key, value in settings.chat_template_kwargs.items())
-    tokenizer.chat_template = fixed + template
+    tokenizer.chat_template = fix_template(template, settings.chat_template_kwargs)
     prefill = settings.reasoning_prefill or ""
     end = _last_words(tokenizer, name)
     if prefill and not end.rstrip().endswith(prefill.strip()):
@@ -69,8 +70,3 @@ def _last_words(tokenizer: PreTrainedTokenizerBase, name: str) -> str:
             "model.chat_template=FILE"
         ) from error
     return str(text)
-
-
-def _literal(value: bool | float | str) -> str:
-    """Write a value as Jinja reads it."""
-    return str(value).lower() if isinstance(value, bool) else json.dumps(value)

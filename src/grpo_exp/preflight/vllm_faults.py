@@ -5,6 +5,7 @@ from __future__ import annotations
 from grpo_exp import devices, vllm_package
 from grpo_exp.errors import ConfigError, MissingPackageFault
 from grpo_exp.preflight.model_files import architecture_of, context_length
+from grpo_exp.settings.architecture import Architecture
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.served import length_fault, needed_length, served_model
 from grpo_exp.settings.vllm import ColocatedVllm, ServerVllm
@@ -114,17 +115,44 @@ def _model_faults(settings: RunSettings) -> list[str]:
         faults.append(
             f"vllm.max_model_length={length}: the model reads at most {context} tokens; use {context} or less, or null"
         )
-    faults += _limit_faults(settings, context)
+    return faults + _limit_faults(settings, context) + _parallel_faults(settings)
+
+
+def _parallel_faults(settings: RunSettings) -> list[str]:
+    """Return why the GPUs of an engine cannot share the model out, with the nearest number that can."""
+    vllm, shape = settings.vllm, architecture_of(settings.model)
+    assert vllm.mode != "off"
     shared = vllm.tensor_parallel_size if vllm.mode == "colocate" else vllm.gpus_per_copy
+    reason = None if shape is None else _why_not_shared(shape, shared)
+    if reason is None:
+        return []
+    return [f"vllm.tensor_parallel_size={shared}: {reason}; use {_nearest_shared(settings, shared)}"]
+
+
+def _nearest_shared(settings: RunSettings, at_most: int) -> int:
+    """Return the largest number of GPUs for an engine that model and processes allow."""
     shape = architecture_of(settings.model)
-    heads = None if shape is None else shape.num_attention_heads
-    if heads is not None and heads % shared:
-        near = max(n for n in range(1, shared) if heads % n == 0)
-        faults.append(
-            f"vllm.tensor_parallel_size={shared}: the model's {heads} attention heads do not divide by it, and the "
-            f"GPUs share them out; use {near}"
-        )
-    return faults
+    processes = settings.launch.num_processes if settings.vllm.mode == "colocate" else 0  # 0 divides by all
+    return max(
+        n
+        for n in range(1, at_most + 1)
+        if processes % n == 0 and (shape is None or _why_not_shared(shape, n) is None)
+    )
+
+
+def _why_not_shared(shape: Architecture, gpus: int) -> str | None:
+    """Return what does not divide by the GPUs of an engine: query heads, key heads or the MLP, as vLLM cuts them.
+
+    Key heads may be fewer than GPUs, each then on equally many (vLLM, `models/qwen2.py`, `Qwen2Attention`).
+    """
+    heads, key_heads = shape.num_attention_heads, shape.num_key_value_heads
+    if heads % gpus:
+        return f"the model's {heads} attention heads do not divide by it, and the GPUs share them out"
+    if max(key_heads, gpus) % min(key_heads, gpus):
+        return f"the model's {key_heads} key and value heads cannot be shared out evenly over {gpus} GPUs"
+    if shape.intermediate_size % gpus:
+        return f"the model's MLP of {shape.intermediate_size} does not divide by it, and the GPUs share it out"
+    return None
 
 
 def _limit_faults(settings: RunSettings, context: int | None) -> list[str]:
@@ -147,7 +175,7 @@ def _limit_faults(settings: RunSettings, context: int | None) -> list[str]:
 def _colocation_faults(settings: RunSettings, vllm: ColocatedVllm) -> list[str]:
     processes, faults = settings.launch.num_processes, []
     if processes % vllm.tensor_parallel_size:
-        near = max(n for n in range(1, vllm.tensor_parallel_size + 1) if processes % n == 0)
+        near = _nearest_shared(settings, vllm.tensor_parallel_size)
         faults.append(
             f"vllm.tensor_parallel_size={vllm.tensor_parallel_size}: launch.num_processes={processes} does not divide "
             f"by it, and the engines share out the processes; use {near}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,3 +65,27 @@ def test_order_of_the_numbers_does_not_move_a_task_to_the_other_split() -> None:
 def test_kind_with_too_few_tasks_is_refused() -> None:
     with pytest.raises(DataError, match=r"dataset.train_size=5000: only about \d+ different tasks were found"):
         load_countdown(settings(min_numbers=2, max_numbers=2, max_number=9, max_target=12, train_size=5000), 0)
+
+
+def write(folder: Path, rows: list[dict[str, Any]]) -> str:
+    path = folder / "tasks.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_rows_of_a_table_that_are_no_tasks_are_left_out_and_counted(tmp_path: Path) -> None:
+    """40 tasks, one of them again in another order, and four rows that lack something."""
+    tasks: list[dict[str, Any]] = [{"nums": [1, 2, number], "target": number + 3} for number in range(3, 43)]
+    broken = [{"nums": None, "target": 3}, {"nums": [], "target": 3}, {"nums": [1, 2], "target": None},
+              {"nums": [1, None], "target": 3}]  # fmt: skip
+    path = write(tmp_path, [*tasks, {"nums": [2, 1, 5], "target": 8}, *broken])
+    data = load_countdown(settings(path=path), 0)
+    assert len(data.train) + len(data.evaluation) == 40
+    assert data.dropped == {"that repeat an earlier prompt": 1, "without whole numbers in nums and target": 4}
+
+
+def test_table_with_numbers_as_text_is_refused(tmp_path: Path) -> None:
+    """Read letter by letter, "[1, 2]" would be six numbers."""
+    path = write(tmp_path, [{"nums": "[1, 2]", "target": 3}] * 3)
+    with pytest.raises(DataError, match="none of its 3 rows has whole numbers in nums and target"):
+        load_countdown(settings(path=path), 0)

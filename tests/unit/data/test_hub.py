@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,30 @@ def test_changed_table_is_read_again(tmp_path: Path) -> None:
     read(path)
     write_lines(path, ROWS[:10])
     assert len(read(path).train) == 8
+
+
+def test_changed_file_of_the_same_time_is_read_again(tmp_path: Path) -> None:
+    """An archive gives all of its files one time, and the new rows are as long as the old ones."""
+    path = tmp_path / "rows.jsonl"
+    found = []
+    for operand in (1, 2):
+        write_lines(path, [{"prompt": f"{i}+{operand}?", "target": "7"} for i in range(20)])
+        os.utime(path, (1e9, 1e9))
+        found.append({row.prompt[0]["content"] for row in read(path).train})
+    assert all(text.endswith("+1?") for text in found[0])
+    assert all(text.endswith("+2?") for text in found[1])
+
+
+def test_column_that_no_reward_can_be_handed_is_refused(tmp_path: Path) -> None:
+    table = Dataset.from_list([{**row, "when": datetime.datetime(2026, 1, 1)} for row in ROWS])
+    table.to_parquet(tmp_path / "rows.parquet")
+    assert "dataset.extra_columns=when: " in refusal(tmp_path / "rows.parquet", extra_columns=["when"])
+    assert len(read(tmp_path / "rows.parquet").train) == 16  # where nobody asks for the column, it is no matter
+
+
+def test_broken_file_is_told_with_its_row(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1?", "target": "1"}\n{"prompt": \n')
+    assert "JSON parse error" in refusal(tmp_path / "rows.jsonl")
 
 
 def test_what_cannot_be_found_is_told_with_its_setting(tmp_path: Path) -> None:

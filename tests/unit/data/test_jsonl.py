@@ -294,10 +294,47 @@ def test_held_out_rows_are_at_most_eval_size(load: Load) -> None:
 
 
 def test_prompt_that_comes_twice_lies_on_one_side(load: Load) -> None:
-    """Each of 50 prompts three times: 10 prompts held out, once each; the other 40 x 3 rows stay."""
+    """Each of 50 prompts three times: 10 prompts held out, once each, so 20 rows are left out; 40 x 3 rows stay."""
     data = load(sums(50) * 3)
     assert (len(data.train), len(data.evaluation)) == (120, 10)
+    assert data.dropped == {"that are held out, too,": 20}
     assert not {str(row.prompt) for row in data.train} & {str(row.prompt) for row in data.evaluation}
+
+
+def test_prompts_that_differ_in_case_and_blanks_lie_on_one_side(load: Load) -> None:
+    """50 questions in four spellings: 10 held out, once each, the 30 other spellings left out, 40 x 4 to train on."""
+    rows = sums(50)
+    spellings = [lambda text: f"WHAT is {text}", lambda text: f"what is {text}", lambda text: f"what  is {text} ",
+                 lambda text: f"\twhat is\n{text}"]  # fmt: skip
+    data = load([{**row, "prompt": spell(row["prompt"])} for spell in spellings for row in rows])
+    assert (len(data.train), len(data.evaluation)) == (160, 10)
+    assert not {row.question_key for row in data.train} & {row.question_key for row in data.evaluation}
+    assert data.dropped == {"that are held out, too,": 30}
+
+
+def test_system_message_of_a_row_makes_no_other_question(load: Load) -> None:
+    def ask(row: dict[str, Any], system: str) -> dict[str, Any]:
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": row["prompt"]}]
+        return {**row, "prompt": messages}
+
+    data = load([ask(row, system) for system in ("Be brief.", "Reason.") for row in sums(50)])
+    assert (len(data.train), len(data.evaluation)) == (80, 10)
+    assert not {row.question_key for row in data.train} & {row.question_key for row in data.evaluation}
+
+
+@pytest.mark.parametrize("prompt", [
+    [{"role": "user", "content": " \n"}], [{"role": "system", "content": "Be brief."}],
+    [{"role": None, "content": "1+1?"}], [{"role": "", "content": "1+1?"}],
+])  # fmt: skip
+def test_conversation_in_which_nobody_asks_anything_is_no_prompt(prompt: Any, load: Load) -> None:
+    assert load([*sums(10), {"prompt": prompt, "target": "1"}]).dropped == {"without a prompt": 1}
+
+
+@pytest.mark.parametrize("where", ["prompt", "target"])
+def test_half_of_an_emoji_drops_the_row(where: str, load: Load) -> None:
+    r"""JSON can hold `\ud83d` alone, which no tokenizer takes: it would end the run in its first step."""
+    row = {"prompt": "1+1?", "target": "2", where: "cut \ud83d"}
+    assert load([*sums(10), row]).dropped == {"with text that is no Unicode": 1}
 
 
 def test_choice_does_not_depend_on_the_order_of_the_file(load: Load) -> None:

@@ -43,6 +43,12 @@ TEMPLATES = {
         "{% endfor %}{% if tools is not none %}{{ raise_exception('none') }}{% endif %}"
         "{% if add_generation_prompt %}[ASSISTANT]{% endif %}"
     ),
+    # Marks around what is learned, as in templates for training: they write nothing, and take blanks as they say.
+    "marks": (
+        "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+        "{% if message.role == 'assistant' %}  {%- generation %} {{ message.content }} {% endgeneration -%}\n  "
+        "{% else %}{{ message.content }}{% endif %}<|im_end|>{% endfor %}"
+    ),
 }
 
 
@@ -97,6 +103,17 @@ def test_template_of_the_settings_its_variables_and_the_opening_of_the_reasoning
     assert plain != expected
 
 
+def test_values_in_a_saved_template_give_way_to_those_of_the_settings(tmp_path: Path) -> None:
+    """A folder that a run has saved says `briefly`; the settings say the opposite, and the run does as they say."""
+    template = TEMPLATES["chatml"] + "{%- if enable_thinking is false %}{{- 'briefly' }}{% endif %}"
+    plain = build_counter(LocalModel(kind="local", path=str(save_tokenizer(tmp_path / "plain", template))))
+    folder = save_tokenizer(tmp_path / "saved", "{%- set enable_thinking = false %}" + template)
+    saved = LocalModel.model_validate(
+        {"kind": "local", "path": str(folder), "chat_template_kwargs": {"enable_thinking": True}}
+    )
+    assert build_counter(saved).count(CONVERSATIONS) == plain.count(CONVERSATIONS)
+
+
 def test_template_inside_the_old_file_is_found(tmp_path: Path) -> None:
     folder = save_tokenizer(tmp_path, TEMPLATES["chatml"])
     expected = build_counter(LocalModel(kind="local", path=str(folder))).count(CONVERSATIONS)
@@ -109,8 +126,9 @@ def test_template_inside_the_old_file_is_found(tmp_path: Path) -> None:
 
 
 def test_identity_changes_with_the_template(tmp_path: Path) -> None:
-    first, second = (save_tokenizer(tmp_path / name, template) for name, template in TEMPLATES.items())
-    assert len({build_counter(LocalModel(kind="local", path=str(folder))).identity for folder in (first, second)}) == 2
+    folders = [save_tokenizer(tmp_path / name, template) for name, template in TEMPLATES.items()]
+    identities = {build_counter(LocalModel(kind="local", path=str(folder))).identity for folder in folders}
+    assert len(identities) == len(TEMPLATES)
 
 
 def test_folder_without_what_is_needed_is_refused(tmp_path: Path) -> None:
@@ -119,6 +137,9 @@ def test_folder_without_what_is_needed_is_refused(tmp_path: Path) -> None:
     folder = save_tokenizer(tmp_path / "model", "{{ raise_exception('no system') }}")
     with pytest.raises(ConfigError, match="its chat template refuses a prompt: no system"):
         build_counter(LocalModel(kind="local", path=str(folder))).count(CONVERSATIONS)
+    (folder / "chat_template.jinja").write_text("{% if %}")
+    with pytest.raises(ConfigError, match="its chat template cannot be read"):
+        build_counter(LocalModel(kind="local", path=str(folder)))
     (folder / "chat_template.jinja").unlink()
     with pytest.raises(ConfigError, match="it has no chat template"):
         build_counter(LocalModel(kind="local", path=str(folder)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from grpo_exp.data.chat_text import fix_template
 from grpo_exp.data.prompts import PromptData, PromptRow, build_prompt, mark_prefilled
 from grpo_exp.errors import ConfigError
 from grpo_exp.models.chat_template import set_template
@@ -45,6 +46,31 @@ def test_variables_are_written_into_the_template() -> None:
     template = "{{ mood }} {{ count }} {{ 'yes' if flag else 'no' }}"
     values = {"mood": 'say "hi"', "count": 3, "flag": True}
     assert prompt_of(template, chat_template_kwargs=values) == 'say "hi" 3 yes'
+
+
+def test_variables_of_the_settings_win_over_those_of_a_saved_template() -> None:
+    """A run saves its template with its values in it; a run that begins with its weights may want other ones."""
+    values: dict[str, Any] = {"enable_thinking": False, "mood": "a %} b", "count": 2}
+    template = THINKING + "{{ mood }}{{ count }}"
+    saved = fix_template(template, values)
+    again = prompt_of(saved, chat_template_kwargs={"enable_thinking": True}, reasoning_prefill="<think>\n")
+    assert again == prompt_of(template, chat_template_kwargs={**values, "enable_thinking": True},
+                              reasoning_prefill="<think>\n")  # fmt: skip
+    assert "<assistant><think>" in again
+    assert fix_template(saved, values) == saved
+    own = "{%- set mood = messages %}{{ mood }}"
+    assert fix_template(own, {"count": 1}) == "{%- set count = 1 %}" + own  # an expression is the template's own
+
+
+@pytest.mark.parametrize("call", ['strftime_now("%d %b %Y")', "strftime_now( '%d %b %Y' )"])
+def test_prompts_are_the_same_on_every_day(call: str) -> None:
+    """As Llama 3.2 does: the day of `date_string`, else today; a run that goes on tomorrow has the same prompts."""
+    template = (
+        "{%- if not date_string is defined %}{%- if strftime_now is defined %}{%- set date_string = CALL %}"
+        '{%- else %}{%- set date_string = "no clock" %}{%- endif %}{%- endif %}Today: {{ date_string }}'
+    ).replace("CALL", call)
+    assert prompt_of(template) == "Today: 26 Jul 2024"
+    assert prompt_of(template, chat_template_kwargs={"date_string": "01 Jan 2025"}) == "Today: 01 Jan 2025"
 
 
 def test_prefill_is_added_where_the_template_does_not_end_with_it() -> None:

@@ -57,6 +57,44 @@ def test_states_that_are_shared_out_over_eight(launch: str, weights: int, gradie
     assert (parts["weights"], parts["gradients"], parts["optimizer"]) == (weights, gradients, optimizer)
 
 
+@pytest.mark.parametrize(
+    ("words", "optimizer", "step"),
+    [
+        (["launch=ddp"], 8 * NUM, 4 * NUM),  # roots of the second moments, in float32
+        # DeepSpeed has float32 gradients made of those in bfloat16, and the roots: 4 + 4 bytes, over 2.
+        (["launch=zero2"], 12 * NUM // 2, 8 * (NUM // 2)),
+        (["launch=zero3"], 12 * NUM // 2, 8 * (NUM // 2)),
+        (["launch=fsdp2"], 8 * NUM // 2, 4 * (NUM // 2)),
+        # Without 16-bit passes gradients are in float32 already; ZeRO-2 copies the weights all the same.
+        (["launch=zero2", "launch.mixed_precision=no"], 12 * NUM // 2, 4 * (NUM // 2)),
+        (["launch=zero3", "launch.mixed_precision=no"], 8 * NUM // 2, 4 * (NUM // 2)),
+        (["launch=zero2", "launch.offload=optimizer"], 0, 0),
+    ],
+)
+def test_step_of_the_optimizer_by_hand(words: list[str], optimizer: int, step: int) -> None:
+    parts = plan(MODEL, *words, "launch.num_processes=2").parts
+    assert (parts["optimizer"], parts["optimizer step"]) == (optimizer, step)
+
+
+def test_zero3_steps_a_thousand_million_numbers_at_a_time() -> None:
+    """Qwen2.5-7B over 2: 3.8 thousand millions on each, of which 1 is in float32 gradients and roots."""
+    words = ("model=qwen2_5_7b", "launch.num_processes=2")
+    assert plan(*words, "launch=zero3").parts["optimizer step"] == 8 * 10**9
+    assert plan(*words, "launch=zero2").parts["optimizer step"] > 30 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("launch", "processes", "kept"),
+    [("single", 1, 0), ("ddp", 2, 4 * NUM), ("zero2", 2, 0), ("zero3", 2, 2 * (NUM // 2)), ("fsdp2", 2, 0)],
+)
+def test_generation_has_the_place_of_gradients_but_not_of_buffers(launch: str, processes: int, kept: int) -> None:
+    """DDP's buckets and ZeRO-3's buffer are made once, and stay."""
+    found = plan(MODEL, f"launch={launch}", f"launch.num_processes={processes}")
+    names = ("weights", "optimizer", "reference model", "KV cache", "sampling", "gathered weights")
+    held = sum(found.parts[name] for name in names) + kept
+    assert found.phases["generation"] == pytest.approx(held * (1 + FRAGMENTED) + CONTEXT_BYTES, abs=2)
+
+
 def test_offloaded_states_are_not_on_the_gpu() -> None:
     parts = plan(MODEL, "launch=zero3", "launch.offload=parameters").parts
     assert (parts["weights"], parts["optimizer"]) == (0, 0)

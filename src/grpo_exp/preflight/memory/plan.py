@@ -105,8 +105,13 @@ def _phases(settings: RunSettings, parts: Mapping[str, int], states: States) -> 
     sleeps = settings.vllm.mode == "colocate" and settings.vllm.enable_sleep_mode
     beside = 0 if sleeps else engine
     sums = {
-        # A weight's gradient exists until the optimizer's step; before it, generation has the place of gradients.
-        "generation": always + engine + parts["KV cache"] + parts["sampling"] + parts["gathered weights"],
+        # A weight's gradient exists until the optimizer's step; before it, generation has the place of most gradients.
+        "generation": always
+        + states.in_generation
+        + engine
+        + parts["KV cache"]
+        + parts["sampling"]
+        + parts["gathered weights"],
         "forward and backward": always
         + beside
         + parts["gradients"]

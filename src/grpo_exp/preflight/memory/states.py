@@ -13,6 +13,9 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 #: for 256 of those (QLoRA, arXiv:2305.14314, section 3).
 _BITS_OF_NF4 = {False: 4 + 32 / 64, True: 4 + 8 / 64 + 32 / (64 * 256)}
 
+#: DeepSpeed's default of `sub_group_size`.
+_SUB_GROUP = 1_000_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class States:
@@ -24,6 +27,8 @@ class States:
     reference: int
     buckets: int
     """Copies of gradients that DDP sums over the processes."""
+    in_generation: int
+    """Of gradients and their copies what stays between two steps."""
     step: int
     """What AdamW needs beside all this while it makes its step."""
     largest_gather: int
@@ -59,20 +64,39 @@ def count_states(settings: RunSettings, shape: Architecture) -> States:
     number = 2 if by_deepspeed or lora.is_quantized else 4 if lora.enabled else kept
     frozen = _frozen_bytes(settings, shape, weight) if lora.enabled else 0
     weights = (frozen + trained * number) // sharded
-    # Two moments in the type of the weights; DeepSpeed adds a copy of the weights in float32 (arXiv:1910.02054, 3.1).
-    moments = 12 if by_deepspeed else 2 * number
+    # Two moments in the type of the weights; DeepSpeed adds a copy of the weights in float32 (arXiv:1910.02054, 3.1),
+    # with ZeRO-2 also of weights that are in float32 already (DeepSpeed 0.19, `stage_1_and_2.py`).
+    moments = 12 if by_deepspeed or launch.strategy == "zero2" else 2 * number
     optimizer = trained * moments // shared
+    gradients = trained * number // shared
+    buckets = trained * number if launch.strategy == "ddp" and processes > 1 else 0
     held = optimizer if launch.offload == "none" else 0
     layer = max(shape.layer_parameters, shape.embedding_parameters) * precision_of(settings).weight
     return States(
         weights=0 if launch.offload == "parameters" else weights,
-        gradients=trained * number // shared,
+        gradients=gradients,
         optimizer=held,
         reference=_reference_bytes(settings, shape, weight),
-        buckets=trained * number if launch.strategy == "ddp" and processes > 1 else 0,
-        step=trained * number // shared if launch.offload == "none" else 0,
+        buckets=buckets,
+        # DDP makes its buckets once, ZeRO-3 its buffer of gradients (DeepSpeed 0.19, `stage3.py`).
+        in_generation=buckets + (gradients if launch.strategy == "zero3" and launch.offload == "none" else 0),
+        step=_step_bytes(settings, trained // shared, number, by_deepspeed=by_deepspeed),
         largest_gather=2 * layer if sharded > 1 else 0,  # one is gathered while another one is used
     )
+
+
+def _step_bytes(settings: RunSettings, trained: int, number: int, *, by_deepspeed: bool) -> int:
+    """Return what the step of AdamW takes for the moment, for the trained numbers of one process.
+
+    torch's AdamW computes the roots of all second moments at once; DeepSpeed hands it gradients in float32, which it
+    copies first, ZeRO-3 for at most `sub_group_size` numbers at a time (DeepSpeed 0.19, `stage_1_and_2.py`, `stage3.py`).
+    """
+    if settings.launch.offload != "none":
+        return 0
+    if not by_deepspeed:
+        return trained * number
+    at_once = min(trained, _SUB_GROUP) if settings.launch.strategy == "zero3" else trained
+    return at_once * (4 + 4)
 
 
 def _frozen_bytes(settings: RunSettings, shape: Architecture, weight: int) -> int:
