@@ -88,8 +88,14 @@ RULES = {
     ),
     # A prompt that shows the form is what the advice asks for.
     "base model, another tag": (
-        ["reward=countdown", "dataset=countdown", "model.variant=base", "reward.components.format.kind=tag_count",
-         "~reward.components.format.require_reasoning", "+reward.components.format.tags=['[[']"],
+        [
+            "reward=countdown",
+            "dataset=countdown",
+            "model.variant=base",
+            "reward.components.format.kind=tag_count",
+            "~reward.components.format.require_reasoning",
+            "+reward.components.format.tags=['[[']",
+        ],
         "model.variant=base with reward.components.format",
         ["reward=countdown", "dataset=countdown", "model.variant=base"],
     ),
@@ -161,17 +167,12 @@ def test_generation_without_vllm_is_told_on_a_gpu_only(monkeypatch: pytest.Monke
     assert settings_with_advice("vllm=colocate") == []
 
 
-def test_each_advice_says_what_to_try_and_where_it_is_from() -> None:
+def test_each_advice_says_what_to_try_and_where_it_is_from_and_names_curves_that_exist() -> None:
+    listed = (ROOT / "docs" / "metrics.md").read_text()
     for words, _, _ in RULES.values():
         for found in advice(load.to_settings(load.compose([*SOUND, *words]))):
             assert "; " in found.text  # why; what to try
             assert found.source
-
-
-def test_curves_that_advice_names_are_ones_that_a_run_has() -> None:
-    listed = (ROOT / "docs" / "metrics.md").read_text()
-    for words, _, _ in RULES.values():
-        for found in advice(load.to_settings(load.compose([*SOUND, *words]))):
             for name in re.findall(r"train/[a-z_/]+", found.text):
                 assert f"`{name}`" in listed, name
 
@@ -186,7 +187,6 @@ def test_context_of_a_local_model_is_read_from_its_files(tmp_path: Path) -> None
 
 def test_no_advice_contradicts_the_rate_of_a_model_preset() -> None:
     for option in load.groups("train")["model"]:
-        for adapter in ("off", "on"):
-            path = ["model.path=somewhere"] if option in {"local", "hub"} else []
-            found = settings_with_advice(f"model={option}", f"model/lora={adapter}", *path)
-            assert not [setting for setting in found if setting.startswith("trainer.learning_rate")], (option, adapter)
+        path = ["model.path=somewhere"] if option in {"local", "hub"} else []
+        found = settings_with_advice(f"model={option}", *path)
+        assert not [setting for setting in found if setting.startswith("trainer.learning_rate")], option
