@@ -67,6 +67,8 @@ def run_evaluation(evaluation: Evaluation, console: Console) -> dict[int, dict[s
         if known is not None and known.get("key") == key:
             console.print(f"step {source.step}: has this result already", highlight=False)
             results[source.step] = known
+            if _add_change(results):
+                write_json(evaluation.folder.result(source.step), known)
             continue
         console.print(f"step {source.step}: {source.folder}", soft_wrap=True, highlight=False, markup=False)
         results[source.step] = {"key": key, **_evaluate(evaluation, source, console)}
@@ -141,12 +143,20 @@ def _telling(console: Console, total: int) -> Callable[[int], None]:
     return tell
 
 
-def _add_change(results: dict[int, dict[str, Any]]) -> None:
-    """Compare the newest result with the first one, prompt by prompt, so that how hard they are drops out."""
+def _add_change(results: dict[int, dict[str, Any]]) -> bool:
+    """Compare the newest result with the first one, prompt by prompt, so that how hard they are drops out.
+
+    Returns:
+        Whether this says something that the newest result did not hold yet.
+    """
     steps = sorted(results)
     first, last = results[steps[0]], results[steps[-1]]
-    if first is not last and len(first["prompt_means"]) == len(last["prompt_means"]):
-        last["change"] = {"since_step": first["step"], **change(first["prompt_means"], last["prompt_means"])}
+    if first is last or len(first["prompt_means"]) != len(last["prompt_means"]):
+        return False
+    found = {"since_step": first["step"], **change(first["prompt_means"], last["prompt_means"])}
+    is_new = last.get("change") != found
+    last["change"] = found
+    return is_new
 
 
 def _key(evaluation: Evaluation, source: Source) -> str:

@@ -11,11 +11,12 @@ import pytest
 
 from grpo_exp.checkpoints.sources import sources_of
 from grpo_exp.commands import evaluate as evaluate_command
-from grpo_exp.errors import ConfigError
+from grpo_exp.errors import ConfigError, DataError
 from grpo_exp.evaluating import prepare, run_evaluation
 from grpo_exp.evaluation.held_out import Completion
 from grpo_exp.evaluation.results import folder_of, read_curves
 from grpo_exp.evaluation.saved_completions import read_rows
+from grpo_exp.reporting.evaluation_view import print_results
 from grpo_exp.rundir import RunDirectory, write_json
 from grpo_exp.settings.load_evaluation import load_evaluation
 from unit.run_folder import a_console, a_result, settings_of
@@ -95,6 +96,40 @@ def test_what_is_known_is_not_measured_again_unless_something_changed(run: RunDi
     evaluate(run, "num_samples=8")
     evaluate(run, "num_samples=8", "reward=math_only")
     assert len(engine) == 3
+
+
+def test_the_change_is_told_where_the_later_step_was_measured_first(run: RunDirectory, engine: list[str]) -> None:
+    evaluate(run, "checkpoints=[5]", "num_samples=4")
+    results, _ = evaluate(run, "checkpoints=[0,5]", "num_samples=4")
+    assert engine == ["local", "tiny"]
+    assert results[5]["change"]["value"] == pytest.approx(0.5)
+    saved = json.loads(folder_of(run.path, "held_out").result(5).read_text())
+    assert saved["change"]["since_step"] == 0
+
+
+@pytest.mark.usefixtures("engine")
+def test_values_of_columns_are_shown_as_they_are(run: RunDirectory, tmp_path: Path) -> None:
+    """Brackets are markup of the console: `[/x]` ended the command with a traceback, `[easy]` was not shown."""
+    rows = [{"problem": "1+2?", "answer": "3", "kind": kind} for kind in ("[easy]", "a [/x]")]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    words = [f"benchmark.path={tmp_path / 'rows.jsonl'}", "benchmark.name=b", "benchmark.group_by=[kind]"]
+    results, _ = evaluate(run, "benchmark=jsonl", *words, "num_samples=4")
+    console, out = a_console()
+    print_results(console, {5: {**results[5], "unjudged": 2}})
+    assert "[easy]" in out.getvalue()
+    assert "a [/x]" in out.getvalue()
+    assert "2 prompts could not be judged" in out.getvalue()
+
+
+@pytest.mark.parametrize(("key", "name"), [("group_by", "target"), ("group_by", "prompt"), ("extra_columns", "target")])
+@pytest.mark.usefixtures("engine")
+def test_columns_that_would_take_the_place_of_the_target_are_refused(
+    run: RunDirectory, tmp_path: Path, key: str, name: str
+) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"problem": "1+2?", "answer": "3", name: "4"}) + "\n")
+    words = [f"benchmark.path={tmp_path / 'rows.jsonl'}", "benchmark.name=b", f"benchmark.{key}=[{name}]"]
+    with pytest.raises(DataError, match=rf"benchmark.{key}=\[{name}\]: each sample has a '{name}' of its own"):
+        evaluate(run, "benchmark=jsonl", *words)
 
 
 @pytest.mark.usefixtures("engine")

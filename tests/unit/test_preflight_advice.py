@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from grpo_exp import devices
 from grpo_exp.preflight.advice import advice
 from grpo_exp.settings import load
+
+ROOT = Path(__file__).parents[2]
 
 #: A run that no rule has anything to say about.
 SOUND = ("model=qwen2_5_1_5b", "algorithm=dapo", "reward=math", "algorithm.num_generations=8", "tracker=none")
@@ -76,9 +82,43 @@ RULES = {
         ["trainer.max_completion_length=26214"],
     ),
     "base model": (
-        ["model.variant=base"],
+        ["model.variant=base", "trainer.max_completion_length=2048"],
         "model.variant=base with reward.components.format",
         ["reward=math_only", "model.variant=base"],
+    ),
+    # A prompt that shows the form is what the advice asks for.
+    "base model, another tag": (
+        [
+            "reward=countdown",
+            "dataset=countdown",
+            "model.variant=base",
+            "reward.components.format.kind=tag_count",
+            "~reward.components.format.require_reasoning",
+            "+reward.components.format.tags=['[[']",
+        ],
+        "model.variant=base with reward.components.format",
+        ["reward=countdown", "dataset=countdown", "model.variant=base"],
+    ),
+    "base model, shown": (
+        ["model.variant=base", "trainer.max_completion_length=2048", "dataset.system_prompt='Think step by step.'"],
+        "model.variant=base with reward.components.format",
+        ["model.variant=base", "trainer.max_completion_length=2048", "dataset.system_prompt='Think in <think> tags.'"],
+    ),
+    "base model that is paid for thinking": (
+        ["model.variant=base", "trainer.max_completion_length=2047", "dataset.system_prompt='Think in <think> tags.'"],
+        "trainer.max_completion_length=2047",
+        ["model.variant=base", "trainer.max_completion_length=2047", "reward=math_only"],
+    ),
+    # 135 million parameters take ten times the rate of a large model, as their preset does.
+    "rate of a small model": (
+        ["model=smollm2_135m", "trainer.learning_rate=6e-5"],
+        "trainer.learning_rate=6e-05",
+        ["model=smollm2_135m", "trainer.learning_rate=5e-5"],
+    ),
+    "rate of an adapter of a small model": (
+        ["model=smollm2_135m", "model/lora=on", "trainer.learning_rate=2e-3"],
+        "trainer.learning_rate=0.002",
+        ["model=smollm2_135m", "model/lora=on"],
     ),
     "beta": (["algorithm.beta=0.02"], "algorithm.beta=0.02", ["algorithm.beta=0.01"]),
     "beta of grpo": (
@@ -95,6 +135,11 @@ RULES = {
         ["model=r1_distill_qwen_1_5b", "trainer.max_completion_length=2047"],
         "trainer.max_completion_length=2047",
         ["model=r1_distill_qwen_1_5b", "trainer.max_completion_length=2048"],
+    ),
+    "thinking that is switched off": (
+        ["model=qwen3_0_6b", "trainer.max_completion_length=1024"],
+        "trainer.max_completion_length=1024",
+        ["model=qwen3_0_6b", "trainer.max_completion_length=1024", "model.chat_template_kwargs.enable_thinking=false"],
     ),
     "long reasoning": (
         ["model=r1_distill_qwen_1_5b", "trainer.max_completion_length=8193"],
@@ -122,8 +167,26 @@ def test_generation_without_vllm_is_told_on_a_gpu_only(monkeypatch: pytest.Monke
     assert settings_with_advice("vllm=colocate") == []
 
 
-def test_each_advice_says_what_to_try_and_where_it_is_from() -> None:
+def test_each_advice_says_what_to_try_and_where_it_is_from_and_names_curves_that_exist() -> None:
+    listed = (ROOT / "docs" / "metrics.md").read_text()
     for words, _, _ in RULES.values():
         for found in advice(load.to_settings(load.compose([*SOUND, *words]))):
             assert "; " in found.text  # why; what to try
             assert found.source
+            for name in re.findall(r"train/[a-z_/]+", found.text):
+                assert f"`{name}`" in listed, name
+
+
+def test_context_of_a_local_model_is_read_from_its_files(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 1000}))
+    words = ["model=local", f"model.path={tmp_path}"]
+    # 0.8 x 1000 = 800.
+    assert settings_with_advice(*words, "trainer.max_completion_length=801") == ["trainer.max_completion_length=801"]
+    assert settings_with_advice(*words, "trainer.max_completion_length=800") == []
+
+
+def test_no_advice_contradicts_the_rate_of_a_model_preset() -> None:
+    for option in load.groups("train")["model"]:
+        path = ["model.path=somewhere"] if option in {"local", "hub"} else []
+        found = settings_with_advice(f"model={option}", *path)
+        assert not [setting for setting in found if setting.startswith("trainer.learning_rate")], option

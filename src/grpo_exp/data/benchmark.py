@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, islice
 from pathlib import Path
@@ -21,6 +21,8 @@ from grpo_exp.settings.benchmark import BenchmarkSettings, TableBenchmark
 from grpo_exp.settings.dataset import DatasetSettings
 from grpo_exp.settings.reward import RewardSettings
 
+#: What a sample has besides the columns of its row: a column of such a name would be lost, or taken for it.
+_OF_A_SAMPLE = frozenset({"prompt", "completion", "target", "num_tokens", "truncated", "components", "prefilled"})
 #: Held-out rows need no training batch.
 _NO_BATCH = BatchPlan(1, 1, 1, 1, 1, 1, 1)
 
@@ -32,6 +34,15 @@ class BenchmarkRows:
     rows: tuple[PromptRow, ...]
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Reason -> number of rows that were left out."""
+
+
+def _check_names(key: str, names: Sequence[str]) -> None:
+    for name in names:
+        if name in _OF_A_SAMPLE:
+            raise DataError(
+                f"benchmark.{key}=[{name}]: each sample has a {name!r} of its own, so a column of that name cannot be "
+                f"kept beside it; rename the column, or leave it out of benchmark.{key}"
+            )
 
 
 def load_benchmark(
@@ -48,10 +59,12 @@ def load_benchmark(
     Raises:
         DataError: The rows cannot be read, lack a column, or none is left.
     """
+    _check_names("group_by", settings.group_by)
     if settings.kind == "held_out":
         data = load_prompts(dataset, seed=seed, plan=_NO_BATCH, reward=reward)
         found = BenchmarkRows(data.evaluation, data.dropped)
     else:
+        _check_names("extra_columns", settings.extra_columns)
         found = _judgeable(_read_table(settings), reward)
     _check_groups(settings, found.rows)
     return found

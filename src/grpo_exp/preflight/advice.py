@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from grpo_exp import devices
+from grpo_exp.preflight.model_files import architecture_of, context_length
+from grpo_exp.preflight.shown_formats import FORMS, forms_not_shown
 from grpo_exp.settings.run import RunSettings
 
-#: Kinds of components that pay for form, not for a right answer.
-_FORM = {"think_format", "answer_tag", "tag_count"}
+#: Models of fewer parameters take larger rates than those of the papers, which have 0.5 billion and more.
+_SMALL_MODEL = 300_000_000
+#: What a small model takes more of, beside a large one: SmolLM2-135M learns at 2e-5 (docs/experiments.md).
+_SMALL_MODEL_FACTOR = 10
 #: From here on a completion is long enough to be reasoning.
 _REASONING_TOKENS = 1024
 
@@ -49,6 +53,10 @@ def _learning_rate(settings: RunSettings) -> Iterable[Advice]:
     if model.kind == "tiny":
         return
     setting = f"trainer.learning_rate={rate:g}"
+    shape = architecture_of(model)
+    if shape is not None and shape.num_parameters < _SMALL_MODEL:
+        yield from _learning_rate_of_small(setting, rate, uses_adapter=model.lora.enabled)
+        return
     if not model.lora.enabled and rate > 5e-6:
         yield Advice(
             setting,
@@ -61,6 +69,18 @@ def _learning_rate(settings: RunSettings) -> Iterable[Advice]:
             setting,
             "above 1e-4; an adapter wants about ten times the rate of full fine-tuning, so try 1e-5 to 5e-5",
             "Schulman et al., LoRA Without Regret, 2025",
+        )
+
+
+def _learning_rate_of_small(setting: str, rate: float, *, uses_adapter: bool) -> Iterable[Advice]:
+    most = (1e-4 if uses_adapter else 5e-6) * _SMALL_MODEL_FACTOR
+    if rate > most:
+        yield Advice(
+            setting,
+            f"above {most:g}, {_SMALL_MODEL_FACTOR} times what larger models bear; a model of less than "
+            f"{_SMALL_MODEL // 1_000_000} million parameters takes more than they do, so try "
+            f"{'2e-4' if uses_adapter else '2e-5'}",
+            "docs/experiments.md: SmolLM2-135M, all weights, at 2e-5",
         )
 
 
@@ -84,7 +104,7 @@ def _format_weight(settings: RunSettings) -> Iterable[Advice]:
     components = settings.reward.components
     answer = components[settings.reward.primary].weight
     for name, component in components.items():
-        if component.kind not in _FORM or name == settings.reward.primary or answer <= 0:
+        if component.kind not in FORMS or name == settings.reward.primary or answer <= 0:
             continue
         if component.weight > 0.2 * answer:
             yield Advice(
@@ -143,14 +163,13 @@ def _group_size(settings: RunSettings) -> Iterable[Advice]:
 
 
 def _context(settings: RunSettings) -> Iterable[Advice]:
-    model, length = settings.model, settings.trainer.max_completion_length
-    if model.kind == "tiny" or model.context_length is None or length <= 0.8 * model.context_length:
+    limit, length = context_length(settings.model), settings.trainer.max_completion_length
+    if limit is None or length <= 0.8 * limit:
         return
     yield Advice(
         f"trainer.max_completion_length={length}",
-        f"leaves {model.context_length - length} of the model's {model.context_length} tokens for prompts; "
-        "use less, or a model that reads more",
-        "model.context_length",
+        f"leaves {limit - length} of the model's {limit} tokens for prompts; use less, or a model that reads more",
+        "model.context_length, or config.json of the model",
     )
 
 
@@ -158,7 +177,7 @@ def _priming(settings: RunSettings) -> Iterable[Advice]:
     model = settings.model
     if model.kind == "tiny" or model.variant != "base" or getattr(model, "prime_from", None):
         return
-    forms = [name for name, component in settings.reward.components.items() if component.kind in _FORM]
+    forms = forms_not_shown(settings)
     if forms:
         yield Advice(
             f"model.variant=base with reward.components.{forms[0]}",
@@ -214,20 +233,24 @@ def _reasoning_length(settings: RunSettings) -> Iterable[Advice]:
     model, length = settings.model, settings.trainer.max_completion_length
     if model.kind == "tiny" or not _reasons(settings) or 2048 <= length <= 8192:
         return
-    why = "reasoning is cut off" if length < 2048 else "generation dominates, and one straggler holds up all"
+    why = "reasoning may be cut off" if length < 2048 else "generation dominates, and one straggler holds up all"
     yield Advice(
         f"trainer.max_completion_length={length}",
-        f"{why}; 2048 to 8192 is where first runs work, then raise it while train/completions/clipped_ratio is high",
+        f"{why}; 2048 to 8192 is where first runs work, then raise it while "
+        "train/completion_length/truncated_fraction is high",
         "Dr. GRPO, arXiv:2503.20783: 3000; DeepScaleR 2025: 8192, then 16384 and 24576; DAPO: 16384 + 4096",
     )
 
 
 def _reasons(settings: RunSettings) -> bool:
-    """Say whether the run is about long reasoning: a reasoning model, or one that is paid for thinking first."""
+    """Say whether the run is about long reasoning: of a reasoning model, or of a base model paid for thinking first."""
     model = settings.model
     if model.kind == "tiny":
         return False
-    return model.variant == "reasoning" or model.opens_reasoning
+    if model.variant == "reasoning":
+        return model.chat_template_kwargs.get("enable_thinking", True) is not False
+    thinks_first = any(component.kind == "think_format" for component in settings.reward.components.values())
+    return model.opens_reasoning or (model.variant == "base" and thinks_first)
 
 
 _RULES: tuple[Rule, ...] = (

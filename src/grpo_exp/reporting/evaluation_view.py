@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from grpo_exp.reporting.columns import ABSENT
@@ -23,7 +24,7 @@ def print_results(console: Console, results: Mapping[int, Mapping[str, Any]]) ->
     title = f"{last['benchmark']}: {prompts}; ranges are 95 % intervals over prompts"
     console.print(_table(title, "step", {str(step): results[step] for step in sorted(results)}))
     for column, groups in last.get("groups", {}).items():
-        console.print(_table(f"by {column}, step {last['step']}", column, groups))
+        console.print(_table(escape(f"by {column}, step {last['step']}"), escape(column), groups))
     if "change" in last:
         told = last["change"]
         console.print(
@@ -31,7 +32,9 @@ def print_results(console: Console, results: Mapping[int, Mapping[str, Any]]) ->
             highlight=False,
         )
     for reason, count in last["left_out"].items():
-        console.print(f"{count} rows {reason} were left out", highlight=False, soft_wrap=True)
+        console.print(f"{count} rows {reason} were left out", highlight=False, soft_wrap=True, markup=False)
+    if last["unjudged"]:
+        console.print(f"{last['unjudged']} prompts could not be judged and are in no number", highlight=False)
 
 
 def _table(title: str, first: str, results: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -44,7 +47,7 @@ def _table(title: str, first: str, results: Mapping[str, Mapping[str, Any]]) -> 
         metrics = [result["metrics"].get(name) for name in names]
         greedy = result.get("greedy_accuracy")
         table.add_row(
-            label,
+            escape(label),  # the value of a column may hold brackets
             str(result["num_prompts"]),
             *(ABSENT if m is None else f"{m['value']:.3f}\n{_range(m['interval'])}" for m in metrics),
             ABSENT if greedy is None else f"{greedy:.3f}",

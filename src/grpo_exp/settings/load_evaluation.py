@@ -15,6 +15,8 @@ from grpo_exp.settings.evaluation import EvaluationSettings
 from grpo_exp.settings.faults import describe_faults
 
 _PRIMARY = "evaluate"
+#: Name of the benchmark that is a run's own held-out prompts.
+_OWN = "held_out"
 
 
 def load_evaluation(words: Sequence[str], *, run: Mapping[str, Any] | None = None) -> EvaluationSettings:
@@ -42,6 +44,8 @@ def load_evaluation(words: Sequence[str], *, run: Mapping[str, Any] | None = Non
         settings = EvaluationSettings.model_validate(data)
     except ValidationError as error:
         raise ConfigError(describe_faults(error, data)) from error
+    if run is not None and "dataset" in taken:
+        settings = _named_after_data(settings)
     return _absolute(settings, Path.cwd())
 
 
@@ -54,6 +58,15 @@ def _of_run(run: Mapping[str, Any]) -> dict[str, Any]:
         "top_p": run["algorithm"]["top_p"],
         "max_completion_length": run["trainer"]["max_completion_length"],
     }
+
+
+def _named_after_data(settings: EvaluationSettings) -> EvaluationSettings:
+    """Keep held-out prompts of another data set apart from the run's own: they are no points of one curve."""
+    benchmark = settings.benchmark
+    if benchmark.kind != "held_out" or benchmark.name != _OWN:
+        return settings
+    named = benchmark.model_copy(update={"name": f"{_OWN}_{settings.dataset.name}"})
+    return settings.model_copy(update={"benchmark": named})
 
 
 def _absolute(settings: EvaluationSettings, base: Path) -> EvaluationSettings:

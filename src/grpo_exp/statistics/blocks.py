@@ -20,6 +20,8 @@ from grpo_exp.statistics.variance import Variances, moderate
 
 #: A pair of points: the second minus the first.
 Pair = tuple[int, int]
+#: What is smaller beside the largest value is rounding and no noise.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,11 @@ class BlockDesign:
     def __init__(self, values: np.ndarray) -> None:
         self.values = np.asarray(values, dtype=float)
         self.present = ~np.isnan(self.values)
-        own, degrees = residual_variances(self.values)
+        first_twins = first_of_twins(self.values)
+        distinct, self._place = np.unique(first_twins, return_inverse=True)
+        own, degrees = residual_variances(self.values[distinct])
         self.variances: Variances = moderate(own, degrees)
+        """Of the points that are different runs: twins are one of them."""
 
     @property
     def can_compare(self) -> bool:
@@ -78,17 +83,16 @@ class BlockDesign:
         found = [(first, second, shared) for first, second, shared in found if shared.any()]
         if not found or not self.can_compare:
             return None
-        differences, weights = [], np.zeros(len(self.values))
-        for first, second, shared in found:
-            differences.append(float((self.values[second] - self.values[first])[shared].mean()))
-            # Pairs of a marginal effect are disjoint, so a point's variance counts once.
-            weights[[first, second]] += 1 / (len(found) ** 2 * shared.sum())
+        differences = [
+            float((self.values[second] - self.values[first])[shared].mean()) for first, second, shared in found
+        ]
         if len(found) == 1:
-            variance, degrees = self.variances.of_two(*found[0][:2])
+            variance, degrees = self._of_two(*found[0][:2])
             variance /= float(found[0][2].sum())
         else:
-            used = np.flatnonzero(weights)
-            variance, degrees = self.variances.of_many(used, weights[used])
+            factors = self._squared_weights(found)
+            used = np.flatnonzero(factors)
+            variance, degrees = self.variances.of_many(used, factors[used])
         if not variance > 0:
             return None
         difference, error = float(np.mean(differences)), float(np.sqrt(variance))
@@ -107,7 +111,7 @@ class BlockDesign:
             differences = np.where(shared, self.values[later] - self.values[first], 0.0).sum(axis=1)
             for place in np.flatnonzero(counts):
                 second = first + 1 + int(place)
-                variance, degrees = self.variances.of_two(first, second)
+                variance, degrees = self._of_two(first, second)
                 if variance > 0:
                     estimate, error = float(differences[place] / counts[place]), math.sqrt(variance / counts[place])
                     found[first, second] = Contrast(estimate, error, degrees, int(counts[place]), 0.0)
@@ -115,8 +119,54 @@ class BlockDesign:
         p_values = 2 * stats.t.sf(ratios, np.array([c.degrees for c in found.values()]))
         return {pair: replace(c, p_value=float(p)) for (pair, c), p in zip(found.items(), p_values, strict=True)}
 
+    def _of_two(self, first: int, second: int) -> tuple[float, float]:
+        return self.variances.of_two(int(self._place[first]), int(self._place[second]))
+
+    def _squared_weights(self, found: Sequence[tuple[int, int, np.ndarray]]) -> np.ndarray:
+        """Return for each distinct point the sum over its runs of the squared weight that a run has in the mean.
+
+        Runs of twins are the same runs, so their weights are added before they are squared: a setting that changes
+        nothing must not make one experiment count as two. Where they all cancel (twins against each other, difference
+        0) they are taken as if they were not the same.
+        """
+        shape = (len(self.variances.values), self.values.shape[1])
+        weights, squares = np.zeros(shape), np.zeros(shape)
+        for first, second, shared in found:
+            weight = shared / (len(found) * shared.sum())
+            for point, sign in ((first, -1.0), (second, 1.0)):
+                weights[self._place[point]] += sign * weight
+                squares[self._place[point]] += weight**2
+        return ((weights**2) if weights.any() else squares).sum(axis=1)
+
     def _shared(self, first: int, second: int) -> np.ndarray:
         return self.present[first] & self.present[second]
+
+
+def first_of_twins(values: np.ndarray) -> np.ndarray:
+    """Return for each point the first one whose runs have the same values: itself, where there is none before it.
+
+    Two points that agree to the last digit in two or more seeds, and in all that both have, are the same runs: what
+    tells them apart changed nothing. Points whose runs all have one value do not count: many reach 0 or 1.
+
+    Args:
+        values: Shape (num_points, num_seeds); NaN where there is none.
+
+    Returns:
+        Indices, shape (num_points,).
+    """
+    first = np.arange(len(values))
+    present = ~np.isnan(values)
+    for point in range(1, len(values)):
+        before = np.flatnonzero(first[:point] == np.arange(point))
+        shared = present[before] & present[point]
+        same = np.where(shared, values[before] == values[point], True).all(axis=1)
+        spread = np.where(shared, values[point], -np.inf).max(axis=1) > np.where(shared, values[point], np.inf).min(
+            axis=1
+        )
+        twins = before[same & spread]
+        if len(twins):
+            first[point] = twins[0]
+    return first
 
 
 def residual_variances(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -143,6 +193,7 @@ def residual_variances(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     inverse = np.linalg.pinv(normal, hermitian=True)
     effects = inverse @ centred.sum(axis=0)
     residuals = np.where(present, centred - effects + (share @ effects)[:, None], 0.0)
+    residuals[np.abs(residuals) <= _ROUNDING * np.abs(filled).max(initial=0.0)] = 0.0
     # zᵀ A⁺ z for z = e_s - share_p, for all points and seeds at once.
     crossed = share @ inverse
     quadratic = np.diag(inverse)[None, :] - 2 * crossed + (crossed * share).sum(axis=1, keepdims=True)

@@ -35,6 +35,14 @@ def test_words_win_over_the_run(run: dict[str, Any]) -> None:
     assert list(settings.reward.components) == ["correctness", "format"]
 
 
+def test_held_out_prompts_of_another_data_set_are_another_benchmark(run: dict[str, Any]) -> None:
+    """Under one name they would take the place of the run's own results at that step, and be points of one curve."""
+    assert load_evaluation(["dataset.eval_size=50"], run=run).benchmark.name == "held_out"
+    assert load_evaluation(["dataset=countdown"], run=run).benchmark.name == "held_out_countdown"
+    assert load_evaluation(["dataset=countdown", "benchmark.name=mine"], run=run).benchmark.name == "mine"
+    assert load_evaluation(["dataset=countdown"]).benchmark.name == "held_out"  # of a model, which has none of its own
+
+
 def test_k_is_the_powers_of_two_up_to_the_number_of_samples() -> None:
     assert load_evaluation(["num_samples=12"]).all_k == (1, 2, 4, 8, 12)
     assert load_evaluation(["num_samples=12", "k=[8,1]"]).all_k == (1, 8)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from grpo_exp.statistics.blocks import BlockDesign, residual_variances
+from grpo_exp.statistics.blocks import BlockDesign, first_of_twins, residual_variances
 from grpo_exp.statistics.variance import moderate
 
 NAN = float("nan")
@@ -91,6 +91,41 @@ def test_marginal_effect_is_the_mean_over_matched_pairs() -> None:
     assert contrast.difference == pytest.approx(0.3)
     assert contrast.num_pairs == 6
     assert contrast.standard_error**2 == pytest.approx(design.variances.own.sum() / (4 * 3))
+
+
+def test_twins_are_points_that_agree_in_two_seeds_or_more_and_in_all_that_both_have() -> None:
+    values = np.array([
+        [0.1, 0.2, 0.3],
+        [0.1, 0.2, 0.3],  # of the first
+        [0.1, 0.2, 0.4],  # differs in one seed
+        [NAN, 0.2, 0.3],  # of the first: lost a run
+        [0.1, NAN, NAN],  # one seed says nothing
+        [1.0, 1.0, 1.0],
+        [1.0, 1.0, 1.0],  # reached the same bound, which other runs may, too
+    ])  # fmt: skip
+    assert first_of_twins(values).tolist() == [0, 0, 2, 0, 4, 5, 6]
+
+
+def test_a_setting_that_changes_nothing_does_not_make_one_experiment_count_as_two() -> None:
+    """Points (a, x), (a, y), (b, x), (b, y) where x and y give the same runs: b against a is one paired comparison."""
+    two = np.random.default_rng(4).normal(size=(2, 4))
+    design = BlockDesign(two.repeat(2, axis=0))
+    marginal, single = design.contrast([(0, 2), (1, 3)]), BlockDesign(two).contrast([(0, 1)])
+    assert marginal is not None
+    assert single is not None
+    assert marginal.difference == pytest.approx(single.difference)
+    assert marginal.standard_error == pytest.approx(single.standard_error)
+    assert marginal.p_value == pytest.approx(single.p_value)
+    nothing = design.contrast([(0, 1), (2, 3)])
+    assert nothing is not None
+    assert (nothing.difference, nothing.p_value) == (0.0, 1.0)
+
+
+def test_rounding_is_no_noise() -> None:
+    """0.6 - 0.5 is not 0.61 - 0.51 in floating-point numbers: no reason to call a difference of 0.01 certain."""
+    seeds = np.array([0.5, 0.6, 0.7])
+    design = BlockDesign(np.array([seeds, seeds + 0.01, seeds + 0.02, seeds + 0.04]))
+    assert not design.can_compare
 
 
 def test_equal_variances_are_pooled_and_unequal_ones_are_kept_apart() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from grpo_exp.reporting.report.analysis import ALPHA, Analysis, Comparison, Effect, PointSummary
-from grpo_exp.reporting.report.sweep_data import Axis, SweepData, shown
+from grpo_exp.reporting.report.sweep_data import Axis, SweepData, SweepPoint, shown
 from grpo_exp.sweeps.states import count_states
 
 #: Points that are named one by one; the table has all of them.
@@ -16,7 +18,12 @@ def write_sentences(data: SweepData, analysis: Analysis) -> list[str]:
     """Return the findings of a sweep, the most important ones first."""
     best = analysis.best
     if best is None:
-        return [*_states(data, analysis), f"No run has a value of {analysis.metric} yet, so nothing is compared."]
+        is_done = any(status.state == "completed" for status in data.statuses)
+        instead = "; --metric=train/reward judges by a curve" if is_done and "/" not in analysis.metric else ""
+        return [
+            *_states(data, analysis),
+            f"No run has a value of {analysis.metric} yet, so nothing is compared{instead}.",
+        ]
     lines = [*_states(data, analysis)]
     if not analysis.can_rank:
         return [*lines, *_why_no_ranking(data, analysis)]
@@ -33,6 +40,9 @@ def _states(data: SweepData, analysis: Analysis) -> list[str]:
     if used == runs:
         return [f"All {runs} runs have a value of {analysis.metric}."]
     told = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in counts.items())
+    unmeasured = counts.get("completed", 0) - used
+    if unmeasured > 0:
+        told += f"; {unmeasured} completed without having measured it"
     lines = [
         f"{used} of {runs} runs have a value of {analysis.metric} ({told}). The others are listed below and are in no "
         "mean."
@@ -60,13 +70,29 @@ def _why_no_ranking(data: SweepData, analysis: Analysis) -> list[str]:
         ]
     if len(data.seeds) < 2 or not any(len(set(summary.values)) > 1 for summary in analysis.summaries):
         return ["The seeds of each point agree to the last digit, so the noise is not known and nothing is ranked."]
+    if any(len(summary.values) > 1 for summary in analysis.summaries) and _some_share_two_seeds(data, analysis):
+        return [
+            "Points differ by the same amount in every seed, to the last digit, so the noise of a comparison is not "
+            "known and nothing is ranked."
+        ]
     return ["No two points share two seeds, so the noise of a comparison is not known and nothing is ranked."]
+
+
+def _some_share_two_seeds(data: SweepData, analysis: Analysis) -> bool:
+    has_value = ~np.isnan(data.table(analysis.metric))
+    shared = has_value.astype(int) @ has_value.T.astype(int)
+    return bool((shared[np.triu_indices(len(shared), k=1)] >= 2).any())
 
 
 def _axis(axis: Axis, effects: Sequence[Effect]) -> list[str]:
     if not effects:
         return [f"{axis.title}: no two points differ in it alone and share a seed, so its effect cannot be told apart."]
     supported = [effect for effect in effects if effect.is_supported]
+    if all(effect.contrast.difference == 0 for effect in effects):
+        return [
+            f"{axis.title}: its values make no difference to the last digit, so it had no effect here (grpo-exp check "
+            "tells settings that have none)."
+        ]
     if supported:
         told = [_supported_effect(effect) for effect in sorted(supported, key=lambda e: -abs(e.contrast.difference))]
         return [*told, *_unsupported_rest(axis, [effect for effect in effects if not effect.is_supported])]
@@ -105,12 +131,19 @@ def _against_best(best: PointSummary, analysis: Analysis) -> list[str]:
     lines = [f"The highest mean is {best.mean:.3f}: {best.point.label} ({_seeds(len(best.values))})."]
     means = {summary.point.index: summary.mean for summary in analysis.summaries}
     with_best = [c for c in analysis.comparisons if best.point in (c.first, c.second)]
-    told_apart = [c for c in with_best if c.is_supported]
+    better = [c for c in with_best if c.is_supported and _is_better(best, c)]
+    worse = [c for c in with_best if c.is_supported and not _is_better(best, c)]
     not_told = sorted((c for c in with_best if not c.is_supported), key=lambda c: abs(c.contrast.difference))
-    if told_apart:
+    if better:
         lines.append(
-            f"The seeds support that it is better than {len(told_apart)} of the {len(with_best)} points it can be "
+            f"The seeds support that it is better than {len(better)} of the {len(with_best)} points it can be "
             "compared with."
+        )
+    if worse:  # it has other seeds than they have, and easier ones
+        named = "; ".join(_other_of(comparison, best).label for comparison in worse[:_MOST_NAMED])
+        lines.append(
+            f"In the seeds that they share it is worse than {len(worse)} of them, which the seeds support: {named}. "
+            "Its mean is the highest because it has no value in the other seeds."
         )
     if not_told:
         others = [_other(comparison, best, means) for comparison in not_told[:_MOST_NAMED]]
@@ -122,11 +155,19 @@ def _against_best(best: PointSummary, analysis: Analysis) -> list[str]:
 
 
 def _other(comparison: Comparison, best: PointSummary, means: Mapping[int, float | None]) -> str:
-    other = comparison.second if comparison.first == best.point else comparison.first
+    other = _other_of(comparison, best)
     fewer = (
         "" if comparison.contrast.num_pairs >= len(best.values) else f", {_seeds(comparison.contrast.num_pairs)} shared"
     )
     return f"{means[other.index]:.3f} ({other.label}{fewer}; {_p(comparison.adjusted)})"
+
+
+def _other_of(comparison: Comparison, best: PointSummary) -> SweepPoint:
+    return comparison.second if comparison.first == best.point else comparison.first
+
+
+def _is_better(best: PointSummary, comparison: Comparison) -> bool:
+    return (comparison.contrast.difference > 0) == (comparison.second == best.point)
 
 
 def _level(level: Sequence[object]) -> str:

@@ -50,7 +50,8 @@ class SweepPoint:
     @property
     def label(self) -> str:
         """Its values, short enough for a legend."""
-        return ", ".join(f"{key.rpartition('.')[2]}={shown(value)}" for key, value in self.values.items()) or "all runs"
+        names = short_names(list(self.values))
+        return ", ".join(f"{names[key]}={shown(value)}" for key, value in self.values.items()) or "all runs"
 
     @property
     def states(self) -> Counter[str]:
@@ -119,7 +120,24 @@ def _levels(points: Sequence[SweepPoint], keys: Sequence[str]) -> tuple[tuple[An
     return tuple(sorted(found)) if numbers else tuple(found)
 
 
+def short_names(keys: Sequence[str]) -> dict[str, str]:
+    """Return the end of each key, long enough to be told from the others: weight, or format.weight."""
+    found = {}
+    for key in keys:
+        parts = key.split(".")
+        others = [f".{other}" for other in keys if other != key]
+        ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
+        found[key] = next((end for end in ends if not any(other.endswith(f".{end}") for other in others)), key)
+    return found
+
+
 def shown(value: Any) -> str:
-    """Write the value of a setting as short as it stays itself, and no longer than a legend has room for."""
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+    """Write the value of a setting as short as it stays itself, and no longer than a legend has room for.
+
+    What is too long loses its middle: paths and prompts that are swept differ at their ends as a rule.
+    """
+    text = str(value)
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        text = f"{value:g}"
+    left_out = len(text) - _MOST_CHARACTERS
+    return text if left_out <= 0 else f"{text[: _MOST_CHARACTERS // 3]}…{text[len(text) - 2 * _MOST_CHARACTERS // 3 :]}"

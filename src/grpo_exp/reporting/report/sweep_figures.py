@@ -14,7 +14,7 @@ from grpo_exp.reporting.report.costs import PointCost
 from grpo_exp.reporting.report.document import Picture
 from grpo_exp.reporting.report.drawing import SIZE, draw
 from grpo_exp.reporting.report.sweep_data import Axis as SweptAxis
-from grpo_exp.reporting.report.sweep_data import SweepData, shown
+from grpo_exp.reporting.report.sweep_data import SweepData, short_names, shown
 
 #: Points in the picture of points; more cannot be read.
 _MOST_POINTS = 30
@@ -69,7 +69,12 @@ def _axis_picture(number: int, axis: SweptAxis, data: SweepData, analysis: Analy
         axes.legend(fontsize=7.5, frameon=False)
 
     alt = f"Mean {analysis.metric} at each value of {axis.title}, over everything else that is swept"
-    return draw(f"axis_{number}", paint, title=axis.title.rpartition(".")[2], alt=alt)
+    return draw(f"axis_{number}", paint, title=_short_title(axis, data), alt=alt)
+
+
+def _short_title(axis: SweptAxis, data: SweepData) -> str:
+    names = short_names(list(data.points[0].values))
+    return " & ".join(names[key] for key in axis.keys)
 
 
 def heat_maps(data: SweepData, analysis: Analysis) -> list[Picture]:
@@ -99,7 +104,7 @@ def _heat_map(number: int, down: SweptAxis, across: SweptAxis, data: SweepData, 
         axes.set_xlabel(across.title, fontsize=8)
         axes.set_ylabel(down.title, fontsize=8)
 
-    title = f"{down.title.rpartition('.')[2]} x {across.title.rpartition('.')[2]}"
+    title = f"{_short_title(down, data)} x {_short_title(across, data)}"
     alt = f"Mean {analysis.metric} for each combination of {down.title} and {across.title}"
     return draw(f"interaction_{number}", paint, title=title, alt=alt)
 

@@ -35,7 +35,7 @@ def build_sweep_report(data: SweepData, *, metric: str) -> Report:
     sections = [
         Section("What the seeds support", [lead, Paragraphs([method(analysis)])]),
         Section("Points", [*([points_picture(analysis)] if known else []), _points_table(data, analysis)]),
-        *_unfinished(data),
+        *_unfinished(data, metric),
         *_effects(data, analysis, known),
         *_comparisons(analysis),
         *_costs(data, analysis, known),
@@ -77,18 +77,23 @@ def _points_table(data: SweepData, analysis: Analysis) -> DataTable:
     return DataTable(headings, rows, num_text_columns=len(keys) + 1, caption=caption, file="points.csv")
 
 
-def _unfinished(data: SweepData) -> list[Section]:
-    rows = [
-        (str(s.entry.index), point.label, str(s.entry.seed), s.state.replace("_", " "),
-         ABSENT if s.steps is None else str(s.steps), s.reason or "")
-        for point in data.points
-        for s in data.statuses
-        if s.entry.point_id == point.point_id and s.state != "completed"
-    ]  # fmt: skip
+def _unfinished(data: SweepData, metric: str) -> list[Section]:
+    points = {point.point_id: point for point in data.points}
+    rows = []
+    for status in sorted(data.statuses, key=lambda s: points[s.entry.point_id].index):
+        point, seed = points[status.entry.point_id], status.entry.seed
+        is_completed = status.state == "completed"
+        if is_completed and point.runs[point.seeds.index(seed)].value(metric) is not None:
+            continue
+        rows.append((
+            str(status.entry.index), point.label, str(seed), status.state.replace("_", " "),
+            ABSENT if status.steps is None else str(status.steps),
+            f"did not measure {metric}" if is_completed else status.reason or "",
+        ))  # fmt: skip
     if not rows:
         return []
     headings = ("run", "point", "seed", "state", "steps", "reason")
-    caption = "Failed, ended, unfinished and never started runs. They are in no mean."
+    caption = "Failed, ended, unfinished, never started and unmeasured runs. They are in no mean."
     table = DataTable(headings, rows, num_text_columns=6, caption=caption, file="runs.csv")
     return [Section("Runs without a result", [table])]
 
