@@ -15,6 +15,10 @@ _ASK_TIMEOUT_SECONDS = 10.0
 #: What `squeue -o %L` says where there is no limit, or none is known.
 _NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "INVALID", ""})
 
+#: Set by a command that starts workers several times: when it did so first, on the clock of `time.monotonic`, which is
+#: the same for all processes of a machine.
+BEGAN_VARIABLE = "GRPO_EXP_BEGAN"
+
 Clock = Callable[[], float]
 Limit = Callable[[], str | None]
 
@@ -24,12 +28,13 @@ def build_limits(settings: TrainerSettings, environment: Mapping[str, str], tell
 
     Args:
         settings: The `trainer` group.
-        environment: Of this process; SLURM's variables tell of a job.
+        environment: Of this process; SLURM's variables tell of a job, and ours of an earlier start of this command.
         tell: Told once where the time that SLURM leaves cannot be found out.
     """
     limits: list[Limit] = []
     if settings.max_wall_minutes is not None:
-        limits.append(WallLimit(settings.max_wall_minutes))
+        began = environment.get(BEGAN_VARIABLE)
+        limits.append(WallLimit(settings.max_wall_minutes, began=None if began is None else float(began)))
     job = environment.get("SLURM_JOB_ID")
     if job is not None and settings.slurm_margin_minutes > 0:
         limits.append(SlurmLimit(job, settings.slurm_margin_minutes, environment.get("SLURM_JOB_END_TIME"), tell))
@@ -37,17 +42,18 @@ def build_limits(settings: TrainerSettings, environment: Mapping[str, str], tell
 
 
 class WallLimit:
-    """Minutes since this object was made.
+    """Minutes since this object was made, or since earlier.
 
     Args:
         minutes: How many are allowed.
         clock: Seconds from any start.
+        began: When they began on that clock; None is now.
     """
 
-    def __init__(self, minutes: float, clock: Clock = time.monotonic) -> None:
+    def __init__(self, minutes: float, clock: Clock = time.monotonic, *, began: float | None = None) -> None:
         self._minutes = minutes
         self._clock = clock
-        self._end = clock() + 60 * minutes
+        self._end = (clock() if began is None else began) + 60 * minutes
 
     def __call__(self) -> str | None:
         """Say why to stop, or None."""

@@ -32,8 +32,8 @@ from grpo_exp.time_limits import build_limits
 from grpo_exp.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from grpo_exp.backends.trl.checkpointing import CheckpointPlan
     from grpo_exp.backends.trl.training import TrainingOutcome
+    from grpo_exp.backends.trl.whole_saving import CheckpointPlan
 
 #: Set by the front end: workers stop when the process of this number has ended.
 OWNER_VARIABLE = "GRPO_EXP_OWNER_PID"
@@ -98,22 +98,20 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: SilentObser
     if settings.model.opens_reasoning:
         data = mark_prefilled(data)
     observer.on_data(data)
+    work = run_training
     if settings.sft is not None:
         from grpo_exp.backends.trl.sft import run_sft
 
-        outcome = run_sft(settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu)
-        return _to_result(outcome, observer, directory, max_steps=settings.trainer.max_steps)
+        work = run_sft
     checkpoints = _plan_checkpoints(directory, settings, observer)
-    outcome = run_training(
-        settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu, checkpoints=checkpoints
-    )
+    outcome = work(settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu, checkpoints=checkpoints)
     return _to_result(outcome, observer, directory, max_steps=settings.trainer.max_steps)
 
 
 def _plan_checkpoints(
     directory: RunDirectory, settings: RunSettings, observer: SilentObserver
 ) -> CheckpointPlan | None:
-    from grpo_exp.backends.trl.checkpointing import CheckpointPlan
+    from grpo_exp.backends.trl.whole_saving import CheckpointPlan
 
     resume = resumed_from(directory)
     if not settings.trainer.checkpoint.enabled and resume is None:
