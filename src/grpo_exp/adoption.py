@@ -13,6 +13,7 @@ from rich.console import Console
 
 from grpo_exp import provenance, resumption
 from grpo_exp.checkpoints import continuation
+from grpo_exp.checkpoints.base_texts import changed_text
 from grpo_exp.checkpoints.choice import Choice
 from grpo_exp.composition import RunRequest
 from grpo_exp.conclusion import conclude, lost_result
@@ -132,7 +133,8 @@ def finished_code(directory: RunDirectory, prepared: Prepared, settings: RunSett
     One that was made longer since, or that is asked to go back to a checkpoint, needs more work.
 
     Raises:
-        ConfigError: The run saw other data than there are now, or has done more steps than are asked for.
+        ConfigError: The run saw other data, or another template, than there are now, or has done more steps than are
+            asked for.
     """
     result = directory.read_result()
     if result is None or result["exit_code"] not in {ExitCode.COMPLETED, ExitCode.ENDED_BY_RULE}:
@@ -145,7 +147,13 @@ def finished_code(directory: RunDirectory, prepared: Prepared, settings: RunSett
     by_rule = result["exit_code"] == ExitCode.ENDED_BY_RULE
     if by_rule and directory.read_config().get("health") != settings.model_dump(mode="json")["health"]:
         return None
-    seen = json.loads(directory.provenance.read_text()).get("dataset_fingerprint")
+    facts = json.loads(directory.provenance.read_text())
+    seen, changed = facts.get("dataset_fingerprint"), changed_text(facts.get("base_texts", {}), settings.model)
+    if changed is not None:
+        raise ConfigError(
+            f"{changed}: the run in {directory.path} is done, with other content there; bring it back to see that run, "
+            "or start another beside it with resume=never"
+        )
     if seen is not None and seen != prepared.data.fingerprint():
         raise ConfigError(
             f"{directory.path}: this run is done, on data that have changed since; start another beside it with "

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from grpo_exp.checkpoints.base_texts import texts_of
 from grpo_exp.checkpoints.base_weights import fingerprint_of
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo
@@ -102,6 +103,7 @@ class MainObserver(SilentObserver):
         self._told_of_tables = False
         self._fingerprint = ""
         self._base: str | None = None
+        self._texts: dict[str, str] = {}
         self._best = deque[float](maxlen=BEST_OVER_STEPS)
         self._told_no_best = False
         self._replay(read_metrics(directory.metrics))
@@ -114,7 +116,8 @@ class MainObserver(SilentObserver):
     def on_data(self, data: PromptData) -> None:
         """Write down which data the run saw."""
         self._fingerprint, self._base = data.fingerprint(), fingerprint_of(self._settings.model)
-        self._add_provenance(dataset_fingerprint=self._fingerprint)
+        self._texts = texts_of(self._settings.model)
+        self._add_provenance(dataset_fingerprint=self._fingerprint, base_texts=self._texts)
         for reason, count in data.dropped.items():
             listed = {"targets": list(data.dropped_targets[reason])} if reason in data.dropped_targets else {}
             self._directory.add_event("data", f"{count} rows {reason} were left out", count=count, **listed)
@@ -152,6 +155,7 @@ class MainObserver(SilentObserver):
             "settings_hash": settings_hash(config),
             "seed": self._settings.seed,
             "dataset_fingerprint": self._fingerprint,
+            "base_texts": self._texts,
             "metrics": {"bytes": size, "lines": lines},
         }
         if self._base is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_exp import provenance
+from grpo_exp.checkpoints.base_texts import changed_text
 from grpo_exp.checkpoints.base_weights import fingerprint_of
 from grpo_exp.checkpoints.choice import Choice, check, choose
 from grpo_exp.checkpoints.continuation import store_of
@@ -121,12 +122,19 @@ def _check_data(directory: RunDirectory, facts: Mapping[str, Any], fingerprint: 
 
 
 def _check_base(directory: RunDirectory, facts: Mapping[str, Any], model: ModelSettings) -> None:
-    """Refuse other weights below an adapter, or as the reference, than those that the run began with."""
+    """Refuse other weights below an adapter, or as the reference, and other prompts, than the run began with."""
     if facts.get("base_weights") not in {None, fingerprint_of(model)}:
         raise ConfigError(
             f"{directory.path}: the run began with the weights in {location_of(model)}, which have changed since, and "
             "going on with others would make a run that never was; bring them back, or start another run beside it "
             "with resume=never"
+        )
+    changed = changed_text(facts.get("base_texts", {}), model)
+    if changed is not None:
+        raise ConfigError(
+            f"{changed}: the run in {directory.path} began with other content there, by which prompts are written or "
+            "read otherwise, and going on would make a run that never was; bring it back, or start another run beside "
+            "it with resume=never"
         )
 
 
