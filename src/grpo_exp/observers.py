@@ -20,6 +20,7 @@ from grpo_exp.health.explanations import Explainer
 from grpo_exp.health.finding import Finding
 from grpo_exp.health.monitor import HealthMonitor
 from grpo_exp.provenance import settings_hash
+from grpo_exp.revisions import HUB_COMMITS
 from grpo_exp.rundir import RunDirectory, read_events, write_json
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.stop_watch import StopRequestedError, StopWatch
@@ -44,6 +45,9 @@ class SilentObserver:
 
     def on_devices(self, facts: dict[str, Any]) -> None:
         """Ignore the devices."""
+
+    def on_commits(self, commits: dict[str, str]) -> None:
+        """Ignore the commits: the main process tells them."""
 
     def on_data(self, data: PromptData) -> None:
         """Ignore the data."""
@@ -112,6 +116,10 @@ class MainObserver(SilentObserver):
     def on_devices(self, facts: dict[str, Any]) -> None:
         """Write down what the workers compute with."""
         self._add_provenance(torch=facts)
+
+    def on_commits(self, commits: dict[str, str]) -> None:
+        """Write down the commits of the hub that the run is made of, for the next attempts."""
+        self._add_provenance(**{HUB_COMMITS: commits})
 
     def on_data(self, data: PromptData) -> None:
         """Write down which data the run saw."""

@@ -28,10 +28,10 @@ def named_run(settings: RunSettings) -> RunDirectory | None:
     Raises:
         ConfigError: The folder holds no run, or one that these settings do not go on with.
     """
-    if settings.resume in RESUME_WORDS:
+    directory = _named_folder(settings)
+    if directory is None:
         return None
     path = Path(settings.resume)
-    directory = RunDirectory(path.parent.parent if _named_step(settings) is not None else path)
     if not directory.config_json.is_file():
         raise ConfigError(
             f"resume={path}: is neither the folder of a run nor a checkpoint-N in its checkpoints/; name one of them, "
@@ -48,6 +48,15 @@ def named_run(settings: RunSettings) -> RunDirectory | None:
             f"{_listed(changed)}; give it the same ones, or start a run of its own with resume=auto"
         )
     return directory
+
+
+def expected_run(settings: RunSettings) -> RunDirectory | None:
+    """Return where the run lies that would be gone on with, without looking at it; None where a new one is wanted."""
+    if settings.resume == "never":
+        return None
+    digest = provenance.settings_hash(settings.model_dump(mode="json"))
+    folder = Path(settings.output_dir) / settings.name / f"{digest}-s{settings.seed}"
+    return _named_folder(settings) or RunDirectory(folder)
 
 
 def find(directory: RunDirectory, settings: RunSettings, *, dataset_fingerprint: str) -> Choice:
@@ -103,6 +112,13 @@ def restart_text(directory: RunDirectory, choice: Choice, attempt: int, changed:
         if (directory.log_root / f"attempt-{attempt - 1}" / directory.metrics.name).exists():
             text += f"; what the one before measured behind it is in {before}"
     return f"{text}; changed: {_listed(changed, shown=len(changed))}" if changed else text
+
+
+def _named_folder(settings: RunSettings) -> RunDirectory | None:
+    if settings.resume in RESUME_WORDS:
+        return None
+    path = Path(settings.resume)
+    return RunDirectory(path.parent.parent if _named_step(settings) is not None else path)
 
 
 def _named_step(settings: RunSettings) -> int | None:

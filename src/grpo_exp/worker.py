@@ -22,6 +22,7 @@ from grpo_exp.data.prompts import mark_prefilled
 from grpo_exp.errors import ConfigError, ExitCode, RunError, exit_code_of_stop
 from grpo_exp.hanging import end_hung
 from grpo_exp.observers import MainObserver, SilentObserver
+from grpo_exp.revisions import MODEL_REVISION, model_commit, pinned, recorded
 from grpo_exp.rundir import RunDirectory, write_json
 from grpo_exp.serving.place import placed, reach_directly
 from grpo_exp.settings.batching import solve_batch
@@ -93,6 +94,7 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: SilentObser
 
     _check_world(settings, use_cpu=use_cpu)
     observer.on_devices(torch_facts(use_cpu=use_cpu))
+    settings = _at_commits(directory, settings, observer)
     plan = solve_batch(settings)
     data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward, model=settings.model)
     if settings.model.opens_reasoning:
@@ -106,6 +108,20 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: SilentObser
     checkpoints = _plan_checkpoints(directory, settings, observer)
     outcome = work(settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu, checkpoints=checkpoints)
     return _to_result(outcome, observer, directory, max_steps=settings.trainer.max_steps)
+
+
+def _at_commits(directory: RunDirectory, settings: RunSettings, observer: SilentObserver) -> RunSettings:
+    """Return settings that name the commits that the run began with, found out now where this is its first attempt."""
+    if "hub" not in {settings.model.kind, settings.dataset.kind} and settings.model.kind != "local":
+        return settings
+    commits: dict[str, str] = {}
+    if int(os.environ.get("RANK", "0")) == 0:
+        commits = recorded(directory)
+        commit = None if MODEL_REVISION in commits else model_commit(settings.model)
+        if commit is not None:
+            commits[MODEL_REVISION] = commit
+            observer.on_commits(commits)
+    return pinned(settings, broadcast_from_main(commits))
 
 
 def _plan_checkpoints(
