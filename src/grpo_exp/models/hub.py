@@ -39,8 +39,8 @@ def fetch_folder(path: str, revision: str | None, *, trust_remote_code: bool) ->
         at = "" if revision is None else f" at {revision}"
         raise ConfigError(
             f"model.path={path}{at}: cannot be had from the hub ({why}); give the folder of a copy, or an id that "
-            "exists; models behind an agreement need HF_TOKEN, and a machine without internet a filled cache (HF_HOME). "
-            "A run goes on with the commit that it began with; resume=never starts another beside it with what there "
-            "is now"
+            "exists; models behind an agreement need HF_TOKEN, and a machine without internet a filled cache "
+            "(HF_HOME). A run goes on with the commit that it began with; resume=never starts another beside it with "
+            "what there is now"
         ) from error
     return found
