@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 
-from grpo_exp import provenance, resumption
+from grpo_exp import provenance, resumption, revisions
 from grpo_exp.checkpoints import continuation
+from grpo_exp.checkpoints.base_texts import changed_text
 from grpo_exp.checkpoints.choice import Choice
 from grpo_exp.composition import RunRequest
 from grpo_exp.conclusion import conclude, lost_result
@@ -79,14 +80,15 @@ def adopt(request: RunRequest, console: Console) -> Adopted | int:
     Raises:
         ConfigError: Something is wrong with the settings, or the run is somebody else's just now.
     """
-    prepared = prepare(request.settings)
+    commits = request.commits or revisions.recorded(resumption.expected_run(request.settings))
+    prepared = prepare(revisions.pinned(request.settings, commits))
     directory, lock = take(request.settings)
     try:
         # Asked as the owner: another process may have finished the run a moment ago.
         finished = finished_code(directory, prepared, request.settings, console)
         if finished is None:
             choice = resumption.find(directory, request.settings, dataset_fingerprint=prepared.data.fingerprint())
-            restart = write_run_files(directory, request, choice)
+            restart = write_run_files(directory, request, choice, commits={**prepared.data.commits, **commits})
             introduce(directory, prepared, request.settings, console, choice=choice, restart=restart)
             return Adopted(directory, request.settings, lock)
     except BaseException:
@@ -132,7 +134,8 @@ def finished_code(directory: RunDirectory, prepared: Prepared, settings: RunSett
     One that was made longer since, or that is asked to go back to a checkpoint, needs more work.
 
     Raises:
-        ConfigError: The run saw other data than there are now, or has done more steps than are asked for.
+        ConfigError: The run saw other data, or another template, than there are now, or has done more steps than are
+            asked for.
     """
     result = directory.read_result()
     if result is None or result["exit_code"] not in {ExitCode.COMPLETED, ExitCode.ENDED_BY_RULE}:
@@ -145,7 +148,13 @@ def finished_code(directory: RunDirectory, prepared: Prepared, settings: RunSett
     by_rule = result["exit_code"] == ExitCode.ENDED_BY_RULE
     if by_rule and directory.read_config().get("health") != settings.model_dump(mode="json")["health"]:
         return None
-    seen = json.loads(directory.provenance.read_text()).get("dataset_fingerprint")
+    facts = json.loads(directory.provenance.read_text())
+    seen, changed = facts.get("dataset_fingerprint"), changed_text(facts.get("base_texts", {}), settings.model)
+    if changed is not None:
+        raise ConfigError(
+            f"{changed}: the run in {directory.path} is done, with other content there; bring it back to see that run, "
+            "or start another beside it with resume=never"
+        )
     if seen is not None and seen != prepared.data.fingerprint():
         raise ConfigError(
             f"{directory.path}: this run is done, on data that have changed since; start another beside it with "
@@ -162,8 +171,17 @@ def finished_code(directory: RunDirectory, prepared: Prepared, settings: RunSett
     return conclude(directory, settings, console)
 
 
-def write_run_files(directory: RunDirectory, request: RunRequest, choice: Choice) -> str | None:
-    """Begin an attempt and write down what is run; return what a restart changes, None for the first attempt."""
+def write_run_files(
+    directory: RunDirectory, request: RunRequest, choice: Choice, *, commits: Mapping[str, str]
+) -> str | None:
+    """Begin an attempt and write down what is run; return what a restart changes, None for the first attempt.
+
+    Args:
+        directory: The run.
+        request: What was asked for.
+        choice: What it goes on from.
+        commits: Of the hub, by the setting that asks for them; those that are known already.
+    """
     config = request.settings.model_dump(mode="json")
     before = json.loads(directory.config_json.read_text()) if directory.config_json.is_file() else config
     then = json.loads(directory.provenance.read_text()) if directory.provenance.is_file() else None
@@ -181,7 +199,12 @@ def write_run_files(directory: RunDirectory, request: RunRequest, choice: Choice
     write_text(directory.overrides, "".join(f"{override}\n" for override in request.overrides))
     typed = request.command if request.command is not None else provenance.python_command(list(request.overrides))
     facts = provenance.collect(list(typed))
-    own = {"seed": request.settings.seed, "attempt": attempt, "reward_source": source_hash(request.settings.reward)}
+    own = {
+        "seed": request.settings.seed,
+        "attempt": attempt,
+        "reward_source": source_hash(request.settings.reward),
+        revisions.HUB_COMMITS: dict(commits),
+    }
     write_json(directory.provenance, {**facts, **own})
     if choice.checkpoint is not None and then is not None:
         for text in provenance.differences(then, {**facts, **own}):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ class RunRequest:
     """The settings for a reader."""
     command: Sequence[str] | None = None
     """The words of the command, for the record, where it is not `python -m grpo_exp.train` with these overrides."""
+    commits: Mapping[str, str] = field(default_factory=dict)
+    """Commits of the hub that a new run is to begin with, by the setting that asks for them; see `revisions`."""
 
 
 def build_request(config: DictConfig, overrides: Sequence[str], *, command: Sequence[str] | None = None) -> RunRequest:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from grpo_exp.checkpoints.base_texts import texts_of
 from grpo_exp.checkpoints.base_weights import fingerprint_of
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo
@@ -19,6 +20,7 @@ from grpo_exp.health.explanations import Explainer
 from grpo_exp.health.finding import Finding
 from grpo_exp.health.monitor import HealthMonitor
 from grpo_exp.provenance import settings_hash
+from grpo_exp.revisions import HUB_COMMITS
 from grpo_exp.rundir import RunDirectory, read_events, write_json
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.stop_watch import StopRequestedError, StopWatch
@@ -43,6 +45,9 @@ class SilentObserver:
 
     def on_devices(self, facts: dict[str, Any]) -> None:
         """Ignore the devices."""
+
+    def on_commits(self, commits: dict[str, str]) -> None:
+        """Ignore the commits: the main process tells them."""
 
     def on_data(self, data: PromptData) -> None:
         """Ignore the data."""
@@ -102,6 +107,7 @@ class MainObserver(SilentObserver):
         self._told_of_tables = False
         self._fingerprint = ""
         self._base: str | None = None
+        self._texts: dict[str, str] = {}
         self._best = deque[float](maxlen=BEST_OVER_STEPS)
         self._told_no_best = False
         self._replay(read_metrics(directory.metrics))
@@ -111,10 +117,15 @@ class MainObserver(SilentObserver):
         """Write down what the workers compute with."""
         self._add_provenance(torch=facts)
 
+    def on_commits(self, commits: dict[str, str]) -> None:
+        """Write down the commits of the hub that the run is made of, for the next attempts."""
+        self._add_provenance(**{HUB_COMMITS: commits})
+
     def on_data(self, data: PromptData) -> None:
         """Write down which data the run saw."""
         self._fingerprint, self._base = data.fingerprint(), fingerprint_of(self._settings.model)
-        self._add_provenance(dataset_fingerprint=self._fingerprint)
+        self._texts = texts_of(self._settings.model)
+        self._add_provenance(dataset_fingerprint=self._fingerprint, base_texts=self._texts)
         for reason, count in data.dropped.items():
             listed = {"targets": list(data.dropped_targets[reason])} if reason in data.dropped_targets else {}
             self._directory.add_event("data", f"{count} rows {reason} were left out", count=count, **listed)
@@ -152,6 +163,7 @@ class MainObserver(SilentObserver):
             "settings_hash": settings_hash(config),
             "seed": self._settings.seed,
             "dataset_fingerprint": self._fingerprint,
+            "base_texts": self._texts,
             "metrics": {"bytes": size, "lines": lines},
         }
         if self._base is not None:

@@ -40,6 +40,13 @@ _NOT_HASHED_VLLM = (
 
 #: What a run keeps, and how long it may take.
 _NOT_HASHED_TRAINER = ("completions", "checkpoint", "max_wall_minutes", "slurm_margin_minutes")
+#: What fields that have no effect count as, whatever they are: their defaults, so that ids are those of before.
+_LORA_OFF = {
+    "enabled": False, "r": 32, "lora_alpha": 64.0, "lora_dropout": 0.0, "target_modules": ["all-linear"],
+    "use_rslora": False, "quantization": "none", "double_quantization": True,
+}  # fmt: skip
+#: How much memory vLLM has decides how many completions it samples at a time, by mode.
+_VLLM_SHARE = {"colocate": 0.3, "server": 0.9}
 #: Schedules whose learning rate at a step does not depend on how many steps there are: the run can be made longer.
 _OPEN_ENDED = ("constant", "constant_with_warmup")
 
@@ -52,6 +59,11 @@ def deciding_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     kept["launch"] = {k: v for k, v in config["launch"].items() if k not in _NOT_HASHED_LAUNCH}
     kept["vllm"] = {k: v for k, v in config["vllm"].items() if k not in _NOT_HASHED_VLLM}
     kept["trainer"] = {k: v for k, v in trainer.items() if k not in left_out}
+    if config["vllm"]["mode"] in _VLLM_SHARE:
+        kept["vllm"]["gpu_memory_utilization"] = _VLLM_SHARE[config["vllm"]["mode"]]
+    lora = config["model"].get("lora")  # runs of older versions have none
+    if lora is not None and not lora["enabled"]:
+        kept["model"] = {**config["model"], "lora": _LORA_OFF}
     return kept
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_exp import provenance
+from grpo_exp.checkpoints.base_texts import changed_text
 from grpo_exp.checkpoints.base_weights import fingerprint_of
 from grpo_exp.checkpoints.choice import Choice, check, choose
 from grpo_exp.checkpoints.continuation import store_of
@@ -27,10 +28,10 @@ def named_run(settings: RunSettings) -> RunDirectory | None:
     Raises:
         ConfigError: The folder holds no run, or one that these settings do not go on with.
     """
-    if settings.resume in RESUME_WORDS:
+    directory = _named_folder(settings)
+    if directory is None:
         return None
     path = Path(settings.resume)
-    directory = RunDirectory(path.parent.parent if _named_step(settings) is not None else path)
     if not directory.config_json.is_file():
         raise ConfigError(
             f"resume={path}: is neither the folder of a run nor a checkpoint-N in its checkpoints/; name one of them, "
@@ -47,6 +48,15 @@ def named_run(settings: RunSettings) -> RunDirectory | None:
             f"{_listed(changed)}; give it the same ones, or start a run of its own with resume=auto"
         )
     return directory
+
+
+def expected_run(settings: RunSettings) -> RunDirectory | None:
+    """Return where the run lies that would be gone on with, without looking at it; None where a new one is wanted."""
+    if settings.resume == "never":
+        return None
+    digest = provenance.settings_hash(settings.model_dump(mode="json"))
+    folder = Path(settings.output_dir) / settings.name / f"{digest}-s{settings.seed}"
+    return _named_folder(settings) or RunDirectory(folder)
 
 
 def find(directory: RunDirectory, settings: RunSettings, *, dataset_fingerprint: str) -> Choice:
@@ -104,6 +114,13 @@ def restart_text(directory: RunDirectory, choice: Choice, attempt: int, changed:
     return f"{text}; changed: {_listed(changed, shown=len(changed))}" if changed else text
 
 
+def _named_folder(settings: RunSettings) -> RunDirectory | None:
+    if settings.resume in RESUME_WORDS:
+        return None
+    path = Path(settings.resume)
+    return RunDirectory(path.parent.parent if _named_step(settings) is not None else path)
+
+
 def _named_step(settings: RunSettings) -> int | None:
     """Return the step of the checkpoint that `resume` names, or None where it names none."""
     path = Path(settings.resume)
@@ -121,12 +138,19 @@ def _check_data(directory: RunDirectory, facts: Mapping[str, Any], fingerprint: 
 
 
 def _check_base(directory: RunDirectory, facts: Mapping[str, Any], model: ModelSettings) -> None:
-    """Refuse other weights below an adapter, or as the reference, than those that the run began with."""
+    """Refuse other weights below an adapter, or as the reference, and other prompts, than the run began with."""
     if facts.get("base_weights") not in {None, fingerprint_of(model)}:
         raise ConfigError(
             f"{directory.path}: the run began with the weights in {location_of(model)}, which have changed since, and "
             "going on with others would make a run that never was; bring them back, or start another run beside it "
             "with resume=never"
+        )
+    changed = changed_text(facts.get("base_texts", {}), model)
+    if changed is not None:
+        raise ConfigError(
+            f"{changed}: the run in {directory.path} began with other content there, by which prompts are written or "
+            "read otherwise, and going on would make a run that never was; bring it back, or start another run beside "
+            "it with resume=never"
         )
 
 

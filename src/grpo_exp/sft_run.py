@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -15,9 +18,16 @@ from grpo_exp.runner import run
 from grpo_exp.settings import load
 from grpo_exp.settings.model_values import PRIME_FIRST
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.signals import signals_interrupt
+from grpo_exp.time_limits import BEGAN_VARIABLE
 
 #: Starts of words that are about GRPO alone; `sft.yaml` has values of its own for these.
 _NOT_OF_SFT = ("model.prime_from", "trainer", "name=", "resume=", "vllm", "health", "algorithm.", "sft")
+#: What of the trainer is about both: how long the command may take, and what is saved of it.
+_OF_BOTH = (
+    "trainer.max_wall_minutes=", "trainer.slurm_margin_minutes=", "trainer.checkpoint.enabled=",
+    "trainer.checkpoint.every_steps=", "trainer.checkpoint.keep=",
+)  # fmt: skip
 
 
 def build_sft_request(words: Sequence[str], command: Sequence[str]) -> RunRequest:
@@ -32,12 +42,13 @@ def build_sft_request(words: Sequence[str], command: Sequence[str]) -> RunReques
 def prime_first(words: Sequence[str], console: Console) -> tuple[int, Path]:
     """Fine-tune with the words of a run of GRPO, or find that it is done, and return exit code and run folder.
 
-    What the words say about model, data, reward, launch and trackers counts; what they say about GRPO does not.
+    What the words say about model, data, reward, launch, trackers, time limits and checkpoints counts; what they say
+    about GRPO does not.
 
     Raises:
         ConfigError: All faults at once.
     """
-    own = [word for word in words if not word.lstrip("+~").startswith(_NOT_OF_SFT)]
+    own = [word for word in words if _is_of_sft(word.lstrip("+~"))]
     request = build_sft_request(own, ["grpo-exp", "sft", *own])
     console.print("model.prime_from=sft: fine-tuning comes first", highlight=False, markup=False)
     return run(request, console), _folder_of(request.settings)
@@ -56,16 +67,51 @@ def with_primed_weights(request: RunRequest, folder: Path) -> RunRequest:
 
 
 def run_primed(request: RunRequest, words: Sequence[str], console: Console) -> int:
-    """Run a request, after the fine-tuning that it asks for; a fine-tuning that fails ends both.
+    """Run a request, after the fine-tuning that it asks for; a fine-tuning that fails or is stopped ends both.
 
     Raises:
         ConfigError: All faults at once, those of GRPO before anything is fine-tuned.
     """
     if request.settings.model.prime_from != PRIME_FIRST:
-        return run(request, console)
+        return resumable(lambda: run(request, console), console)
+    return resumable(lambda: _prime_and_run(request, words, console), console)
+
+
+def resumable(start: Callable[[], int], console: Console) -> int:
+    """Start a run and return its exit code: 85 where a signal comes before its workers do, which heed it themselves."""
+    try:
+        with signals_interrupt():
+            return start()
+    except KeyboardInterrupt:
+        text = "stopped on request while no worker was running; the same command goes on"
+        console.print(text, highlight=False, markup=False)
+        return int(ExitCode.RESUMABLE)
+
+
+def _prime_and_run(request: RunRequest, words: Sequence[str], console: Console) -> int:
     prepare(begun_from(request.settings, None))
-    code, folder = prime_first(words, console)
-    return code if code != ExitCode.COMPLETED else run(with_primed_weights(request, folder), console)
+    with _one_time_limit():
+        code, folder = prime_first(words, console)
+        if code == ExitCode.COMPLETED:
+            return run(with_primed_weights(request, folder), console)
+    if code == ExitCode.RESUMABLE:
+        text = "This was the fine-tuning that model.prime_from=sft asks for: training begins when it is done"
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+    return code
+
+
+@contextlib.contextmanager
+def _one_time_limit() -> Iterator[None]:
+    """Let `trainer.max_wall_minutes` count from here for all workers that are started inside."""
+    os.environ[BEGAN_VARIABLE] = str(time.monotonic())
+    try:
+        yield
+    finally:
+        del os.environ[BEGAN_VARIABLE]
+
+
+def _is_of_sft(word: str) -> bool:
+    return word.startswith(_OF_BOTH) or not word.startswith(_NOT_OF_SFT)
 
 
 def _folder_of(settings: RunSettings) -> Path:

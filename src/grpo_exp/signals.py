@@ -42,6 +42,17 @@ class Requests:
 
 
 @contextlib.contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """Let SIGTERM and SIGUSR2 do inside what Ctrl-C does, a KeyboardInterrupt: for the time in which no worker runs."""
+    previous = {number: signal.signal(number, signal.default_int_handler) for number in _NUMBERS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
 def heed_signals(directory: RunDirectory, at_second: Callable[[], None] | None = None) -> Iterator[Requests]:
     """Turn signals into requests for the run in `directory`.
 

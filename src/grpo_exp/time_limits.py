@@ -12,8 +12,14 @@ from grpo_exp.settings.trainer import TrainerSettings
 #: SLURM's controller serves the whole cluster; a limit is moved by hand, and seldom.
 _ASK_EVERY_SECONDS = 600.0
 _ASK_TIMEOUT_SECONDS = 10.0
-#: What `squeue -o %L` says where there is no limit, or none is known.
-_NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "INVALID", ""})
+#: What `squeue -o %L` says where there is no limit.
+_NO_LIMIT = "UNLIMITED"
+#: What it says where it does not know one: of a job whose limit is not set or over, or that is not in its list.
+_UNKNOWN = frozenset({"NOT_SET", "INVALID", ""})
+
+#: Set by a command that starts workers several times: when it did so first, on the clock of `time.monotonic`, which is
+#: the same for all processes of a machine.
+BEGAN_VARIABLE = "GRPO_EXP_BEGAN"
 
 Clock = Callable[[], float]
 Limit = Callable[[], str | None]
@@ -24,12 +30,13 @@ def build_limits(settings: TrainerSettings, environment: Mapping[str, str], tell
 
     Args:
         settings: The `trainer` group.
-        environment: Of this process; SLURM's variables tell of a job.
+        environment: Of this process; SLURM's variables tell of a job, and ours of an earlier start of this command.
         tell: Told once where the time that SLURM leaves cannot be found out.
     """
     limits: list[Limit] = []
     if settings.max_wall_minutes is not None:
-        limits.append(WallLimit(settings.max_wall_minutes))
+        began = environment.get(BEGAN_VARIABLE)
+        limits.append(WallLimit(settings.max_wall_minutes, began=None if began is None else float(began)))
     job = environment.get("SLURM_JOB_ID")
     if job is not None and settings.slurm_margin_minutes > 0:
         limits.append(SlurmLimit(job, settings.slurm_margin_minutes, environment.get("SLURM_JOB_END_TIME"), tell))
@@ -37,17 +44,18 @@ def build_limits(settings: TrainerSettings, environment: Mapping[str, str], tell
 
 
 class WallLimit:
-    """Minutes since this object was made.
+    """Minutes since this object was made, or since earlier.
 
     Args:
         minutes: How many are allowed.
         clock: Seconds from any start.
+        began: When they began on that clock; None is now.
     """
 
-    def __init__(self, minutes: float, clock: Clock = time.monotonic) -> None:
+    def __init__(self, minutes: float, clock: Clock = time.monotonic, *, began: float | None = None) -> None:
         self._minutes = minutes
         self._clock = clock
-        self._end = clock() + 60 * minutes
+        self._end = (clock() if began is None else began) + 60 * minutes
 
     def __call__(self) -> str | None:
         """Say why to stop, or None."""
@@ -110,7 +118,7 @@ def ask_squeue(job: str) -> float | None:
     """Return the seconds that SLURM leaves to a job, or None where it has no limit.
 
     Raises:
-        RunError: There is no `squeue`, or it does not answer.
+        RunError: There is no `squeue`, it does not answer, or does not know.
     """
     command = ["squeue", "--noheader", "--jobs", job, "--format", "%L"]
     try:
@@ -124,10 +132,12 @@ def parse_time_left(text: str) -> float | None:
     """Read SLURM's `days-hours:minutes:seconds`, of which the front parts may be missing, as seconds.
 
     Raises:
-        RunError: It is written in another way.
+        RunError: It is written in another way, or SLURM does not know: that is no answer.
     """
-    if text in _NO_LIMIT:
+    if text == _NO_LIMIT:
         return None
+    if text in _UNKNOWN:
+        raise RunError(f"the time that SLURM leaves is unknown: squeue answered {text!r}")
     days, dash, clock = text.rpartition("-")
     parts = clock.split(":")
     if not (all(part.isdecimal() for part in [*parts, days or "0"]) and len(parts) <= 3 and bool(dash) == bool(days)):

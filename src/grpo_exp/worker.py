@@ -22,6 +22,7 @@ from grpo_exp.data.prompts import mark_prefilled
 from grpo_exp.errors import ConfigError, ExitCode, RunError, exit_code_of_stop
 from grpo_exp.hanging import end_hung
 from grpo_exp.observers import MainObserver, SilentObserver
+from grpo_exp.revisions import MODEL_REVISION, model_commit, pinned, recorded
 from grpo_exp.rundir import RunDirectory, write_json
 from grpo_exp.serving.place import placed, reach_directly
 from grpo_exp.settings.batching import solve_batch
@@ -32,8 +33,8 @@ from grpo_exp.time_limits import build_limits
 from grpo_exp.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from grpo_exp.backends.trl.checkpointing import CheckpointPlan
     from grpo_exp.backends.trl.training import TrainingOutcome
+    from grpo_exp.backends.trl.whole_saving import CheckpointPlan
 
 #: Set by the front end: workers stop when the process of this number has ended.
 OWNER_VARIABLE = "GRPO_EXP_OWNER_PID"
@@ -93,27 +94,40 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: SilentObser
 
     _check_world(settings, use_cpu=use_cpu)
     observer.on_devices(torch_facts(use_cpu=use_cpu))
+    settings = _at_commits(directory, settings, observer)
     plan = solve_batch(settings)
     data = load_prompts(settings.dataset, seed=settings.seed, plan=plan, reward=settings.reward, model=settings.model)
     if settings.model.opens_reasoning:
         data = mark_prefilled(data)
     observer.on_data(data)
+    work = run_training
     if settings.sft is not None:
         from grpo_exp.backends.trl.sft import run_sft
 
-        outcome = run_sft(settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu)
-        return _to_result(outcome, observer, directory, max_steps=settings.trainer.max_steps)
+        work = run_sft
     checkpoints = _plan_checkpoints(directory, settings, observer)
-    outcome = run_training(
-        settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu, checkpoints=checkpoints
-    )
+    outcome = work(settings, plan, data, observer, model_dir=directory.model, use_cpu=use_cpu, checkpoints=checkpoints)
     return _to_result(outcome, observer, directory, max_steps=settings.trainer.max_steps)
+
+
+def _at_commits(directory: RunDirectory, settings: RunSettings, observer: SilentObserver) -> RunSettings:
+    """Return settings that name the commits that the run began with, found out now where this is its first attempt."""
+    if "hub" not in {settings.model.kind, settings.dataset.kind} and settings.model.kind != "local":
+        return settings
+    commits: dict[str, str] = {}
+    if int(os.environ.get("RANK", "0")) == 0:
+        commits = recorded(directory)
+        commit = None if MODEL_REVISION in commits else model_commit(settings.model)
+        if commit is not None:
+            commits[MODEL_REVISION] = commit
+            observer.on_commits(commits)
+    return pinned(settings, broadcast_from_main(commits))
 
 
 def _plan_checkpoints(
     directory: RunDirectory, settings: RunSettings, observer: SilentObserver
 ) -> CheckpointPlan | None:
-    from grpo_exp.backends.trl.checkpointing import CheckpointPlan
+    from grpo_exp.backends.trl.whole_saving import CheckpointPlan
 
     resume = resumed_from(directory)
     if not settings.trainer.checkpoint.enabled and resume is None:

@@ -260,6 +260,27 @@ def test_sigterm_saves_and_ends_with_85_whoever_gets_it(whom: str, words: tuple[
 
 
 @pytest.mark.long
+def test_sigterm_in_the_fine_tuning_stage_goes_on_there(tmp_path: Path) -> None:
+    """With real workers: 85, a checkpoint, and the same command ends both stages."""
+    words = ("experiment=smoke", "tracker=none", "model.prime_from=sft", "trainer.checkpoint.every_steps=1",
+             "dataset.eval_size=4", *QUICK_MODEL)  # fmt: skip
+    process = start_train(*words, cwd=tmp_path)
+    run = wait_for_steps(tmp_path, 2)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=90)
+    result = json.loads((run / "result.json").read_text())
+    assert (process.returncode, result["status"], result["resumable"]) == (85, "stopped", True), output
+    assert CheckpointStore(run / "checkpoints").read(result["steps"]).step == result["steps"]
+    assert not children_of(run)
+    again = run_train(*words, cwd=tmp_path)
+    assert again.code == 0, again.output
+    assert f"attempt 2 goes on from checkpoint-{result['steps']}" in again.output
+    assert json.loads((run / "result.json").read_text())["status"] == "completed"
+    (trained,) = [path for path in tmp_path.glob("outputs/*/*/result.json") if path.parent != run]
+    assert json.loads(trained.read_text())["status"] == "completed"
+
+
+@pytest.mark.long
 def test_minutes_that_are_over_end_a_run_as_a_signal_does(tmp_path: Path) -> None:
     """0.001 minutes are over before the first step has ended."""
     done = run_train(*LONG_RUN, "trainer.max_wall_minutes=0.001", "trainer.eval_before=false", cwd=tmp_path)

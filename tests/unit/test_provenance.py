@@ -13,6 +13,7 @@ import pytest
 from grpo_exp import provenance
 from grpo_exp.provenance import changed_settings, settings_hash
 from grpo_exp.settings import load
+from grpo_exp.settings.lora import LoraSettings
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,11 @@ def test_setting_that_changes_what_is_computed_changes_the_hash(path: str, value
         ("vllm.server_port", 8001),
         ("vllm.group_port", 51217),
         ("vllm.server_timeout_seconds", 600.0),
+        ("vllm.gpu_memory_utilization", 0.8),
+        # Without adapters there is nothing that these are about.
+        ("model.lora.r", 8),
+        ("model.lora.target_modules", ["q_proj"]),
+        ("model.lora.quantization", "nf4"),
         # When it is saved and when it stops is nothing that a step knows of.
         ("trainer.checkpoint", {"enabled": False}),
         ("trainer.max_wall_minutes", 60.0),
@@ -84,6 +90,24 @@ def test_setting_that_changes_what_is_computed_changes_the_hash(path: str, value
 )
 def test_setting_that_may_change_on_resume_does_not(path: str, value: Any, config: dict[str, Any]) -> None:
     assert settings_hash(changed(config, path, value)) == settings_hash(config)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("model.lora.r", 8), ("model.lora.lora_dropout", 0.1), ("model.lora.enabled", False)]
+)
+def test_adapter_that_is_trained_counts(path: str, value: Any) -> None:
+    config = load.to_settings(load.compose(["model/lora=on"])).model_dump(mode="json")
+    assert settings_hash(changed(config, path, value)) != settings_hash(config)
+
+
+def test_fields_without_effect_count_as_their_defaults() -> None:
+    """So that runs of before keep their ids: what is hashed of a default run is what stands in its settings."""
+    for words in (["vllm=colocate"], ["vllm=server", "model=local", "model.path=/m"], []):
+        config = load.to_settings(load.compose(words)).model_dump(mode="json")
+        deciding = provenance.deciding_settings(config)
+        assert deciding["model"] == config["model"]
+        assert deciding["model"]["lora"] == LoraSettings().model_dump(mode="json")
+        assert deciding["vllm"].items() <= config["vllm"].items()
 
 
 @pytest.mark.parametrize(

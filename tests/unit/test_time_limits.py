@@ -36,7 +36,7 @@ def test_minutes_count_from_the_start() -> None:
     ("text", "seconds"),
     [
         ("5:00", 300), ("59", 59), ("1:00:00", 3600), ("2-03:04:05", 2 * 86400 + 3 * 3600 + 4 * 60 + 5),
-        ("UNLIMITED", None), ("NOT_SET", None), ("", None), ("0:00", 0),
+        ("UNLIMITED", None), ("0:00", 0),
     ],
 )  # fmt: skip
 def test_time_left_is_read_as_slurm_writes_it(text: str, seconds: float | None) -> None:
@@ -47,6 +47,28 @@ def test_time_left_is_read_as_slurm_writes_it(text: str, seconds: float | None) 
 def test_time_left_in_another_form_is_refused(text: str) -> None:
     with pytest.raises(RunError, match="days-hours:minutes:seconds were expected"):
         parse_time_left(text)
+
+
+@pytest.mark.parametrize("text", ["INVALID", "NOT_SET", ""])
+def test_no_answer_does_not_take_the_known_end_away(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SLURM_JOB_END_TIME says 1400, less 5 minutes; squeue says at 1000 that it does not know."""
+    a_squeue(tmp_path, monkeypatch, f"echo '{text}'" if text else ":")
+    clock = Clock()
+    limit = SlurmLimit("17", 5, "1400", pytest.fail, clock=clock)
+    assert limit() is None
+    clock.now = 1100.0
+    assert limit() == "SLURM ends job 17 within 5 minutes"
+    told: list[str] = []
+    assert SlurmLimit("17", 5, None, told.append, clock=clock)() is None
+    assert f"squeue answered {text!r}" in told[0]
+
+
+def a_squeue(folder: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """Put a squeue in front of all others that does one line of shell."""
+    squeue = folder / "squeue"
+    squeue.write_text(f"#!/bin/sh\n{line}\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
 def test_slurm_is_asked_at_first_and_every_ten_minutes() -> None:
@@ -117,10 +139,7 @@ def test_limits_are_those_that_are_there(
 
 
 def test_squeue_is_asked_for_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    squeue = tmp_path / "squeue"
-    squeue.write_text('#!/bin/sh\n[ "$*" = "--noheader --jobs 17 --format %L" ] && echo 1-00:00:01\n')
-    squeue.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    a_squeue(tmp_path, monkeypatch, '[ "$*" = "--noheader --jobs 17 --format %L" ] && echo 1-00:00:01')
     assert ask_squeue("17") == 86401
     with pytest.raises(RunError, match="job 18 is unknown"):
         ask_squeue("18")

@@ -30,6 +30,8 @@ class CheckpointFacts(TypedDict):
     """Of the rows that were trained and evaluated on."""
     base_weights: NotRequired[str]
     """Of the files that the model was read from; absent where it is in no folder."""
+    base_texts: NotRequired[dict[str, str]]
+    """Of the files that say how prompts are written and read, by the setting that names them."""
     metrics: MetricsMark
     evaluation: dict[str, dict[str, Any]]
     """Held-out results so far, as in `result.json`."""

@@ -25,6 +25,7 @@ from grpo_exp.console import build_console
 from grpo_exp.errors import ConfigError, ExitCode
 from grpo_exp.evaluation.results import EvaluationFolder, folder_of
 from grpo_exp.preflight.folders import why_not_writable
+from grpo_exp.revisions import pinned_values
 from grpo_exp.run_search import find_run
 from grpo_exp.rundir import RunDirectory
 from grpo_exp.settings import load
@@ -47,7 +48,7 @@ def main(words: Sequence[str]) -> int:
         raise ConfigError("Usage: grpo-exp evaluate [RUN|CHECKPOINT] [GROUP=OPTION key=value ...] [--cfg]")
     overrides = [word for word in words if word not in {*names, *switches}]
     run, step = _find(names[0]) if names else (None, None)
-    settings = load_evaluation(overrides, run=None if run is None else run.read_config())
+    settings = load_evaluation(overrides, run=None if run is None else pinned_values(run))
     if _PRINT in switches:
         print(load.to_yaml(settings.model_dump(mode="json")), end="")
         return ExitCode.COMPLETED

@@ -14,6 +14,7 @@ from grpo_exp import provenance
 from grpo_exp.composition import RunRequest
 from grpo_exp.console import build_console
 from grpo_exp.errors import ConfigError
+from grpo_exp.revisions import recorded
 from grpo_exp.rewards.source_hash import source_hash
 from grpo_exp.rundir import RunDirectory
 from grpo_exp.runner import run
@@ -37,7 +38,8 @@ def main(words: Sequence[str]) -> int:
         console.print(f"note     {text}", soft_wrap=True, highlight=False, markup=False)
     overrides = directory.overrides.read_text().splitlines() if directory.overrides.is_file() else []
     command = ["grpo-exp", "rerun", *words]
-    return run(RunRequest(settings, overrides, load.to_yaml(settings.model_dump(mode="json")), command), console)
+    text, commits = load.to_yaml(settings.model_dump(mode="json")), recorded(directory)
+    return run(RunRequest(settings, overrides, text, command, commits), console)
 
 
 def read_settings(directory: RunDirectory, *, output_dir: str | None) -> RunSettings:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from grpo_exp.console import build_console
 from grpo_exp.runner import run
-from grpo_exp.sft_run import build_sft_request
+from grpo_exp.sft_run import build_sft_request, resumable
 
 
 def main(words: Sequence[str]) -> int:
     """Compose, check, fine-tune, and return the exit code that the README lists."""
-    return run(build_sft_request(words, ["grpo-exp", "sft", *words]), build_console())
+    request, console = build_sft_request(words, ["grpo-exp", "sft", *words]), build_console()
+    return resumable(lambda: run(request, console), console)

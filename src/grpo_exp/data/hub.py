@@ -13,11 +13,13 @@ from grpo_exp.data.prompts import PromptData, PromptRow
 from grpo_exp.data.row_cache import cache_folder
 from grpo_exp.data.splits import SourceRows, select, split
 from grpo_exp.errors import DataError
+from grpo_exp.hub_cache import COMMIT
 from grpo_exp.settings.dataset import HubDataset
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+REVISION, EVAL_REVISION = "dataset.revision", "dataset.eval_revision"
 #: How files of one table are read, by their ending.
 _READERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv", ".arrow": "arrow"}
 
@@ -35,6 +37,15 @@ class Table:
         """What `datasets` knows the table's content by."""
         return self.rows._fingerprint
 
+    @property
+    def commit(self) -> str | None:
+        """Commit of the hub that the rows are of: `datasets` names its copy by it. None for local files and folders."""
+        if Path(self.source).expanduser().exists():
+            return None
+        folders = {Path(file["filename"]).parent.name for file in self.rows.cache_files}
+        commits = [name for name in folders if COMMIT.fullmatch(name)]
+        return commits[0] if len(commits) == 1 else None
+
 
 @dataclass(frozen=True, slots=True)
 class Tables:
@@ -42,6 +53,13 @@ class Tables:
 
     train: Table
     evaluation: Table | None
+
+    def commits(self) -> dict[str, str]:
+        """Return the commits that the rows are of, by the setting that asks for them."""
+        found = {REVISION: self.train.commit}
+        if self.evaluation is not None and self.evaluation.source != self.train.source:
+            found[EVAL_REVISION] = self.evaluation.commit
+        return {name: commit for name, commit in found.items() if commit is not None}
 
 
 def open_tables(settings: HubDataset) -> Tables:
@@ -138,7 +156,14 @@ def _check_plain(table: Table, row: PromptRow) -> None:
 
 
 def _open(setting: str, source: str, config_name: str | None, revision: str | None, split: str) -> Table:
-    return Table(open_table(setting, source, config_name, revision, split), source, setting)
+    table = Table(open_table(setting, source, config_name, revision, split), source, setting)
+    if revision is not None and COMMIT.fullmatch(revision) and table.commit not in {None, revision}:
+        raise DataError(
+            f"dataset.{setting}={source}: commit {revision} is wanted and the copy here is of {table.commit}: without "
+            "the hub the library datasets takes its newest copy, whatever it is asked for; connect to the hub, or give "
+            "a file or folder with that commit"
+        )
+    return table
 
 
 def _read_file(path: Path, reader: str) -> Dataset:

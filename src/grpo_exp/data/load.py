@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,11 @@ def load_rows(
     counter = None if model is None or settings.max_prompt_length is None else build_counter(model)
     if settings.kind == "hub":
         tables = open_tables(settings)
-        return cached_data(
+        data = cached_data(
             _cache_key(settings, tables, counter, reward),
             lambda: prepare_rows(map_tables(tables, settings), settings, counter=counter, reward=reward),
         )
+        return replace(data, commits=tables.commits())
     return prepare_rows(_source(settings, seed), settings, counter=counter, reward=reward)
 
 
@@ -113,7 +115,8 @@ def _cache_key(
     tables_key = [table.fingerprint for table in (tables.train, tables.evaluation) if table is not None]
     files = [*settings.exclude, *([settings.pass_rates.path] if settings.pass_rates.path is not None else [])]
     judges = None if reward is None else [reward.model_dump(mode="json", exclude={"engine"}), source_hash(reward)]
-    decided_elsewhere = {"path", "eval_path", "name", "curriculum"}  # by the tables' fingerprints, or by nobody here
+    # By the tables' fingerprints, or by nobody here.
+    decided_elsewhere = {"path", "eval_path", "revision", "eval_revision", "name", "curriculum"}
     return {
         "tables": tables_key,
         "settings": settings.model_dump(mode="json", exclude=decided_elsewhere),

@@ -56,6 +56,8 @@ class PromptData:
     """Reason -> number of rows that were left out."""
     dropped_targets: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Reason -> the targets themselves, for the reasons of `dropped` that are about targets nobody can judge."""
+    commits: Mapping[str, str] = field(default_factory=dict)
+    """Setting -> commit of the hub that its rows are of; nothing of files and folders of this machine."""
 
     def fingerprint(self) -> str:
         """Return 16 hex digits over all rows, in order."""

@@ -36,8 +36,11 @@ def fetch_folder(path: str, revision: str | None, *, trust_remote_code: bool) ->
             found = Path(snapshot_download(path, revision=revision, allow_patterns=[*_FILES, *code, "*.bin"]))
     except Exception as error:  # of the network, of the hub, of the cache: dozens of classes
         why = f"{type(error).__name__}: {error}".splitlines()[0]
+        at = "" if revision is None else f" at {revision}"
         raise ConfigError(
-            f"model.path={path}: cannot be had from the hub ({why}); give the folder of a copy, or an id that exists; "
-            "models behind an agreement need HF_TOKEN, and a machine without internet a filled cache (HF_HOME)"
+            f"model.path={path}{at}: cannot be had from the hub ({why}); give the folder of a copy, or an id that "
+            "exists; models behind an agreement need HF_TOKEN, and a machine without internet a filled cache "
+            "(HF_HOME). A run goes on with the commit that it began with; resume=never starts another beside it with "
+            "what there is now"
         ) from error
     return found

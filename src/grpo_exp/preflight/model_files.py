@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from grpo_exp.hub_cache import cached_snapshot
 from grpo_exp.preflight.tiny_text import NUM_TOKENS
 from grpo_exp.settings.architecture import Architecture, from_model_config
 from grpo_exp.settings.model import HubModel, LocalModel, ModelSettings, TinyModel
@@ -31,21 +31,8 @@ def model_config(settings: ModelSettings) -> dict[str, Any] | None:
     folder = Path(settings.path).expanduser()
     if folder.is_dir():
         return read_config(folder)
-    snapshot = _cached_snapshot(settings.path, settings.revision or "main")
+    snapshot = cached_snapshot("models", settings.path, settings.revision)
     return None if snapshot is None else read_config(snapshot)
-
-
-def _cached_snapshot(hub_id: str, revision: str) -> Path | None:
-    """Return where the hub's cache keeps a revision, laid out as huggingface_hub does: importing it takes a while."""
-    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
-    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
-    folder = cache / f"models--{hub_id.replace('/', '--')}"
-    reference = folder / "refs" / revision
-    try:
-        commit = reference.read_text().strip() if reference.is_file() else revision
-        return folder / "snapshots" / commit
-    except OSError:
-        return None
 
 
 def context_length(settings: ModelSettings) -> int | None:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from grpo_exp import provenance
-from grpo_exp.adoption import Adopted, adopt
+from grpo_exp.adoption import Adopted, adopt, finished_code
+from grpo_exp.checkpoints.base_texts import texts_of
 from grpo_exp.checkpoints.base_weights import fingerprint_of
 from grpo_exp.checkpoints.choice import Choice
 from grpo_exp.checkpoints.continuation import begin, resumed_from, store_of
@@ -19,6 +21,8 @@ from grpo_exp.errors import ConfigError
 from grpo_exp.preflight import prepare
 from grpo_exp.resumption import find
 from grpo_exp.rundir import RunDirectory, read_events, write_json
+from grpo_exp.settings.model import ModelSettings
+from grpo_exp.settings.run import RunSettings
 from grpo_exp.sft_run import begun_from
 from unit.resume.folder import add
 from unit.run_folder import a_console, a_result, request_of, settings_of
@@ -222,6 +226,57 @@ def test_other_weights_below_it_are_refused(tmp_path: Path) -> None:
     weights.write_bytes(bytes(3_000_000) + b"b")
     with pytest.raises(ConfigError, match=r"weights in .*/primed/model, which have changed since"):
         find(directory, settings, dataset_fingerprint=identity()["dataset_fingerprint"])
+
+
+def with_template(tmp_path: Path) -> tuple[RunDirectory, RunSettings, Path]:
+    """Return a run of a model in a folder with a template of one's own, that saved behind step 4."""
+    model, template = tmp_path / "model", tmp_path / "mine.jinja"
+    model.mkdir()
+    (model / "tokenizer_config.json").write_text("{}")
+    template.write_text("{{ messages[0].content }}")
+    values = {"kind": "local", "path": str(model), "chat_template": str(template)}
+    settings = settings_of(tmp_path)
+    settings = settings.model_copy(update={"model": TypeAdapter(ModelSettings).validate_python(values)})
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    directory.metrics.write_text("".join(map(line, range(1, 5))))
+    own = provenance.settings_hash(settings.model_dump(mode="json"))
+    facts = {"base_texts": texts_of(settings.model), "base_weights": fingerprint_of(settings.model)}
+    save(directory, 4, settings_hash=own, **facts)
+    return directory, settings, template
+
+
+@pytest.mark.parametrize("where", ["model.chat_template", "model.path"])
+def test_another_template_is_refused(where: str, tmp_path: Path) -> None:
+    """The name of its file is all that the run's id knows of it; the model's own template lies in its folder."""
+    directory, settings, template = with_template(tmp_path)
+    fingerprint = identity()["dataset_fingerprint"]
+    found = find(directory, settings, dataset_fingerprint=fingerprint)
+    assert found.checkpoint is not None
+    edited = template if where == "model.chat_template" else tmp_path / "model" / "chat_template.jinja"
+    edited.write_text("{{ messages[0].content }} Think.")
+    with pytest.raises(ConfigError, match=rf"^{where}=/.*began with other content there.*bring it back, or .*never"):
+        find(directory, settings, dataset_fingerprint=fingerprint)
+
+
+def test_what_lies_beside_a_model_and_is_not_read_is_no_other_model(tmp_path: Path) -> None:
+    directory, settings, _ = with_template(tmp_path)
+    (tmp_path / "model" / "README.md").write_text("notes")
+    assert find(directory, settings, dataset_fingerprint=identity()["dataset_fingerprint"]).checkpoint is not None
+
+
+def test_complete_run_of_another_template_is_not_shown_as_this_one(tmp_path: Path) -> None:
+    directory, settings, template = with_template(tmp_path)
+    write_json(directory.provenance, {"base_texts": texts_of(settings.model)})
+    write_json(directory.result, a_result(steps=5))
+    write_json(directory.config_json, settings.model_dump(mode="json"))
+    (directory.log_root / "attempt-1").mkdir(parents=True)
+    console, out = a_console()
+    prepared = prepare(settings_of(tmp_path))
+    assert finished_code(directory, prepared, settings, console) == 0, out.getvalue()
+    template.write_text("Another.")
+    with pytest.raises(ConfigError, match=r"^model.chat_template=/.*is done, with other content there"):
+        finished_code(directory, prepared, settings, console)
 
 
 # ------------------------------------------------------------------------------------------ resume=FOLDER

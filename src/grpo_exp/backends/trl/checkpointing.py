@@ -2,43 +2,24 @@
 
 A stock checkpoint of TRL 1.16 and transformers 5.24 lacks the micro-steps and the buffered batch, so that batches which
 are used several times fall out of phase, a synced reference model, and whatever of our own has a state. It is written
-in place, without a sign that it is complete.
+in place, without a sign that it is complete: `whole_saving` mends that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from accelerate.utils import send_to_device
 from trl.trainer.grpo_config import GRPOConfig
 
-from grpo_exp.backends.trl.agreement import together
 from grpo_exp.backends.trl.trainer import TimedGRPOTrainer
 from grpo_exp.backends.trl.trainer_state import put_state, read_state
-from grpo_exp.checkpoints.store import Checkpoint, CheckpointStore
-from grpo_exp.checkpoints.writing import CheckpointWriter
-from grpo_exp.settings.checkpoint import CheckpointSettings
+from grpo_exp.backends.trl.whole_saving import WholeSavingTrainer
 
 _REFERENCE = "reference_model.pt"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointPlan:
-    """Where checkpoints go and when, the one to go on from, and what the run has to say about them."""
-
-    store: CheckpointStore
-    settings: CheckpointSettings
-    resume: Checkpoint | None
-    facts: Callable[[], Mapping[str, Any]]
-    """Returns what else they hold, as JSON data; asked on the main process when all files have been written."""
-    is_asked: Callable[[], bool] = lambda: False
-    """Whether this process wants one behind the step that has just ended."""
-    is_broken: Callable[[], bool] = lambda: False
-    """Whether this process found that the step has broken the run, so that nobody should go on behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,119 +32,43 @@ class Part:
     """Takes what `read` returned."""
 
 
-class CheckpointingTrainer(TimedGRPOTrainer):
-    """Trainer that saves whole checkpoints, and goes on from them as if it had not stopped.
+class CheckpointingTrainer(WholeSavingTrainer, TimedGRPOTrainer):
+    """Trainer that saves whole checkpoints of GRPO, and goes on from them as if it had not stopped.
 
     Args:
-        plan: Where they go.
-        facts: As in the plan, with what training itself has to add.
-        on_saving: Told on each process, before one is written.
-        on_saved: Told on each process the steps that are done, when one has been written and training goes on.
-        **kwargs: Arguments of TimedGRPOTrainer.
+        **kwargs: Arguments of WholeSavingTrainer and TimedGRPOTrainer.
     """
 
-    def __init__(
-        self,
-        *,
-        plan: CheckpointPlan,
-        facts: Callable[[], Mapping[str, Any]],
-        on_saving: Callable[[], None],
-        on_saved: Callable[[int], None],
-        **kwargs: Any,
-    ) -> None:
-        self._checkpoint_store = plan.store
-        self._checkpoint_writer = CheckpointWriter(plan.store, plan.settings)
-        self._facts = facts
-        self._on_saving = on_saving
-        self._on_saved = on_saved
+    def __init__(self, **kwargs: Any) -> None:
         #: What has a state besides TRL's trainer, by name. A checkpoint without one of them leaves it as it is.
         self.parts: dict[str, Part] = {}
-        self._is_saving = False
         super().__init__(**kwargs)
-
-    # ---------------------------------------------------------------------------------------------- the folder
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        self.state.log_history.clear()  # metrics.jsonl has it, and checkpoints would grow with every step
-        together(self.accelerator, self._on_saving, what="saving a checkpoint")
-        writer, save = self._checkpoint_writer, super()._save_checkpoint
-        self._is_saving = True
-        try:
-            self._on_main(lambda: writer.begin(self._estimate_bytes()))
-            self._on_all(lambda: save(model, trial))
-            self._on_main(lambda: writer.finish(self.state.global_step, self._facts()))
-        finally:
-            self._is_saving = False
-        together(self.accelerator, lambda: self._on_saved(self.state.global_step), what="saving a checkpoint")
-
-    def _on_main(self, work: Callable[[], None]) -> None:
-        self._on_all(work if self.accelerator.is_main_process else lambda: None)
-
-    def _on_all(self, work: Callable[[], None]) -> None:
-        """Do a part of the saving; all processes go on when all have done theirs, and end when it failed on one."""
-
-        def work_or_say_why() -> None:
-            try:
-                work()
-            except Exception as error:
-                raise self._checkpoint_writer.abandon(self.state.global_step, error) from error
-
-        together(self.accelerator, work_or_say_why, what="saving a checkpoint")
-
-    def _estimate_bytes(self) -> int:
-        """Return what the weights that are saved and both of AdamW's moments take, as a first guess."""
-        assert self.model is not None  # transformers' type allows for it
-        weights = list(self.model.parameters())
-        trained = sum(weight.nbytes for weight in weights if weight.requires_grad)
-        reference = sum(weight.nbytes for weight in weights) if self._saves_reference else 0
-        saved = trained if self._is_peft else sum(weight.nbytes for weight in weights)
-        return saved + 2 * trained + reference
-
-    @property
-    def _is_peft(self) -> bool:
-        return hasattr(self.model, "peft_config")
-
-    def _get_output_dir(self, trial: Any) -> str:
-        store = self._checkpoint_store
-        return str(store.partial if self._is_saving else store.folder)
-
-    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Write none: TRL would put one into the run's folder at each checkpoint."""
-
-    # ---------------------------------------------------------------------------------------------- what is in it
 
     @property
     def _saves_reference(self) -> bool:
         return cast(GRPOConfig, self.args).sync_ref_model and self.ref_model is not None
 
-    def _state_file(self, folder: str) -> Path:
-        return Path(folder) / f"run_state_{self.args.process_index}.pt"
+    def _more_bytes(self) -> int:
+        assert self.model is not None  # transformers' type allows for it
+        return sum(weight.nbytes for weight in self.model.parameters()) if self._saves_reference else 0
+
+    def _read_process_state(self) -> dict[str, Any]:
+        return {"trainer": read_state(self), "parts": {name: part.read() for name, part in self.parts.items()}}
+
+    def _put_process_state(self, state: dict[str, Any]) -> None:
+        put_state(self, self._on_device(state["trainer"]))
+        for name, part in self.parts.items():
+            if name in state["parts"]:
+                part.put(state["parts"][name])
 
     def _save_rng_state(self, output_dir: str) -> None:
-        # Called on every process, when a step has ended and its metrics have been logged.
         super()._save_rng_state(output_dir)
-        parts = {name: part.read() for name, part in self.parts.items()}
-        torch.save({"trainer": read_state(self), "parts": parts}, self._state_file(output_dir))
         if self._saves_reference and self.accelerator.is_main_process:  # the same on every process
             reference: Any = self.accelerator.unwrap_model(self.ref_model)
             torch.save(reference.state_dict(), Path(output_dir) / _REFERENCE)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        # Called when training has been set up and the data are where they were, before the first micro-step.
         super()._load_rng_state(checkpoint)
-        if checkpoint is None:
-            return
-        # To the CPU first: accelerate's own name for it on several processes, cpu:0, is none that torch reads files to.
-        state = torch.load(self._state_file(checkpoint), map_location="cpu", weights_only=True)
-        put_state(self, cast(dict[str, Any], send_to_device(state["trainer"], self.accelerator.device)))
-        for name, part in self.parts.items():
-            if name in state["parts"]:
-                part.put(state["parts"][name])
-        if self._saves_reference:
+        if checkpoint is not None and self._saves_reference:
             reference: Any = self.accelerator.unwrap_model(self.ref_model)
             reference.load_state_dict(torch.load(Path(checkpoint) / _REFERENCE, map_location="cpu", weights_only=True))
-
-    def take_weights(self, checkpoint: Checkpoint) -> None:
-        """Take the weights of a checkpoint behind which no step is left, and its number of steps."""
-        self._load_from_checkpoint(str(checkpoint.path))
-        self.state.global_step = checkpoint.step

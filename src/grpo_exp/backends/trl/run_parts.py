@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from grpo_exp.backends.trl.checkpointing import CheckpointPlan
+from grpo_exp.backends.trl.whole_saving import CheckpointPlan
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.evaluation.completion_rows import CompletionRow, TableInfo
 from grpo_exp.rewards.components import RewardComponent

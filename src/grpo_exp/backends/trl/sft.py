@@ -15,8 +15,10 @@ from grpo_exp.backends.trl.arguments import CHECKPOINTING, optimizer_fields
 from grpo_exp.backends.trl.callbacks import MetricsCallback, StopCallback
 from grpo_exp.backends.trl.held_out_run import EvaluationStoppedError, evaluate
 from grpo_exp.backends.trl.run_parts import RunParts, TrainingObserver
+from grpo_exp.backends.trl.saving import add_checkpoints, saving, train
 from grpo_exp.backends.trl.trainer import StepClock
 from grpo_exp.backends.trl.training import TrainingOutcome, tell_priming
+from grpo_exp.backends.trl.whole_saving import CheckpointPlan, WholeSavingTrainer
 from grpo_exp.data.examples import Example, build_examples
 from grpo_exp.data.prompts import PromptData
 from grpo_exp.errors import DataError
@@ -36,10 +38,12 @@ def run_sft(
     *,
     model_dir: Path,
     use_cpu: bool,
+    checkpoints: CheckpointPlan | None = None,
 ) -> TrainingOutcome:
     """Load, evaluate, train on worked examples, save, evaluate; on every process of the run.
 
-    A stop ends training after the step; what was learned until then is not saved, and the same command begins anew.
+    A stop ends training after the step, and an evaluation before its next batch, as in a run of GRPO; with a checkpoint
+    to go on from, what was done before it is not done again.
 
     Args:
         settings: The run, with `sft`.
@@ -48,24 +52,28 @@ def run_sft(
         observer: Is told what happens.
         model_dir: Where the trained model goes.
         use_cpu: Train on the CPU.
+        checkpoints: Where to save them, and the one to go on from; None saves none.
 
     Raises:
         DataError: No row makes an example, or all of them are too long.
     """
-    evaluation: dict[str, dict[str, Any]] = {}
-    parts = RunParts(settings, plan, data, build_components(settings.reward), observer, None, evaluation)
+    resume = None if checkpoints is None else checkpoints.resume
+    evaluation = {} if resume is None else dict(resume.manifest.facts["evaluation"])
+    parts = RunParts(settings, plan, data, build_components(settings.reward), observer, checkpoints, evaluation)
     arguments = build_sft_arguments(settings, plan, output_dir=model_dir.parent, use_cpu=use_cpu)
     clock = StepClock()
     trainer = _build_trainer(parts, arguments)
     sampling = _sampling_config(settings, trainer)
-    stop = StopCallback(observer.wants_stop, agree_over(trainer.accelerator))
+    any_process = agree_over(trainer.accelerator)
+    stop = StopCallback(observer.wants_stop, any_process)
     trainer.add_callback(MetricsCallback(clock, observer.on_metrics))
     trainer.add_callback(stop)
+    add_checkpoints(parts, trainer, any_process)
     try:
-        if settings.trainer.eval_before:
+        if settings.trainer.eval_before and resume is None:
             evaluation["before"] = evaluate(parts, trainer, "before", sampling=sampling)
-        observer.on_phase("training", 0, settings.trainer.max_steps)
-        trainer.train()
+        observer.on_phase("training", 0 if resume is None else resume.step, settings.trainer.max_steps)
+        train(trainer, resume, max_steps=settings.trainer.max_steps)
         if not stop.stopped:
             if settings.trainer.save_model:
                 observer.on_phase("saving the model")
@@ -74,6 +82,16 @@ def run_sft(
     except EvaluationStoppedError:
         return TrainingOutcome(trainer.state.global_step, True, evaluation)
     return TrainingOutcome(trainer.state.global_step, stop.stopped, evaluation)
+
+
+class CheckpointingSFTTrainer(WholeSavingTrainer, SFTTrainer):
+    """SFTTrainer with whole checkpoints: it counts tokens over all steps, which a stock one forgets."""
+
+    def _read_process_state(self) -> dict[str, Any]:
+        return {"tokens": self._total_train_tokens}
+
+    def _put_process_state(self, state: dict[str, Any]) -> None:
+        self._total_train_tokens = state["tokens"]
 
 
 def build_sft_arguments(settings: RunSettings, plan: BatchPlan, *, output_dir: Path, use_cpu: bool) -> SFTConfig:
@@ -142,7 +160,9 @@ def _build_trainer(parts: RunParts, arguments: SFTConfig) -> SFTTrainer:
         f"sft: {len(rows)} worked examples; the first completion is {examples[0].completion[:200]!r}"
         + (f"; {too_long} with more than {settings.sft.max_length} tokens are left out" if too_long else "")
     )
-    trainer = SFTTrainer(
+    trainer_class = SFTTrainer if parts.checkpoints is None else CheckpointingSFTTrainer
+    trainer = trainer_class(
+        **saving(parts),
         model=model,
         args=arguments,
         train_dataset=rows,

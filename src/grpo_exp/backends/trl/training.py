@@ -14,8 +14,8 @@ from trl.trainer.grpo_config import GRPOConfig
 
 from grpo_exp.backends.trl.agreement import agree_over
 from grpo_exp.backends.trl.arguments import build_arguments
-from grpo_exp.backends.trl.callbacks import CheckpointCallback, FirstCallback, MetricsCallback, StopCallback
-from grpo_exp.backends.trl.checkpointing import CheckpointingTrainer, CheckpointPlan, Part
+from grpo_exp.backends.trl.callbacks import FirstCallback, MetricsCallback, StopCallback
+from grpo_exp.backends.trl.checkpointing import CheckpointingTrainer, Part
 from grpo_exp.backends.trl.completion_recorder import CompletionRecorder
 from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer, SamplingRules
 from grpo_exp.backends.trl.fast_step import FastStepTrainer
@@ -25,9 +25,10 @@ from grpo_exp.backends.trl.online_curriculum import INDEX_COLUMN, CurriculumTrai
 from grpo_exp.backends.trl.prompt_order import easy_to_hard
 from grpo_exp.backends.trl.reward_batch import RewardBatch
 from grpo_exp.backends.trl.run_parts import RunParts, TrainingObserver
+from grpo_exp.backends.trl.saving import add_checkpoints, saving, train
 from grpo_exp.backends.trl.trainer import StepClock, TimedGRPOTrainer
 from grpo_exp.backends.trl.vllm_engine import adapted_engine, prepare_engine
-from grpo_exp.checkpoints.store import Checkpoint
+from grpo_exp.backends.trl.whole_saving import CheckpointPlan
 from grpo_exp.data.prompts import PromptData, PromptRow, difficulty_of
 from grpo_exp.errors import RunError
 from grpo_exp.models.load import load_policy
@@ -84,7 +85,7 @@ def run_training(
         if settings.trainer.eval_before and resume is None:
             _evaluate_before(parts, trainer)
         observer.on_phase("training", 0 if resume is None else resume.step, settings.trainer.max_steps)
-        _train(trainer, resume, max_steps=settings.trainer.max_steps)
+        train(trainer, resume, max_steps=settings.trainer.max_steps)
         if not stop.stopped:
             if settings.trainer.save_model:
                 observer.on_phase("saving the model")
@@ -124,38 +125,13 @@ def _check_strategy(trainer: TimedGRPOTrainer, settings: RunSettings) -> None:
         )
 
 
-def _train(trainer: TimedGRPOTrainer, resume: Checkpoint | None, *, max_steps: int) -> None:
-    if resume is None:
-        trainer.train()
-    elif resume.step < max_steps:
-        trainer.train(resume_from_checkpoint=str(resume.path))
-    else:  # transformers would make one step more
-        assert isinstance(trainer, CheckpointingTrainer)
-        if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-            raise RunError(
-                f"{resume.path}: all steps are done and only the last evaluation is missing, for which weights that "
-                "are shared out are not read outside of training; the trained model is in model/ of the run, and "
-                f"trainer.max_steps={max_steps + 1} goes on"
-            )
-        trainer.take_weights(resume)
-
-
 def _add_callbacks(parts: RunParts, trainer: TimedGRPOTrainer, clock: StepClock) -> StopCallback:
     """Add what happens between steps; each looks at what those before it did."""
     any_process = agree_over(trainer.accelerator)
     stop = StopCallback(parts.observer.wants_stop, any_process)
     trainer.add_callback(MetricsCallback(clock, parts.observer.on_metrics))
     trainer.add_callback(stop)  # behind the metrics: a step that is broken is the last one
-    plan = parts.checkpoints
-    if plan is not None:
-        trainer.add_callback(
-            CheckpointCallback(
-                every_steps=plan.settings.every_steps,
-                is_asked=plan.is_asked,
-                is_broken=plan.is_broken,
-                any_process=any_process,
-            )
-        )
+    add_checkpoints(parts, trainer, any_process)
     _add_recorder(trainer, parts)
     _add_kl_probe(trainer, parts.settings)  # behind the clock, which is read when the step ends
     return stop
@@ -173,7 +149,7 @@ def _build_trainer(parts: RunParts, arguments: GRPOConfig, clock: StepClock) -> 
     with adapted_engine(settings):
         trainer = _trainer_class(settings, saves=parts.checkpoints is not None)(
             **_rules(settings, names),
-            **_saving(parts),
+            **saving(parts),
             **_prompt_order(parts),
             rewards=RewardBatch(parts.components, list(parts.data.train[0].columns)),
             primary=names.index(settings.reward.primary),
@@ -255,19 +231,6 @@ def _rules(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         return {}
     metric = names.index(sampling.metric or settings.reward.primary)
     return {"rules": SamplingRules(metric, sampling.max_rounds, sampling.on_exhausted)}
-
-
-def _saving(parts: RunParts) -> dict[str, Any]:
-    """Return what the trainer is told about checkpoints, nothing where none are saved."""
-    plan, observer = parts.checkpoints, parts.observer
-    if plan is None:
-        return {}
-    return {
-        "plan": plan,
-        "facts": lambda: {**plan.facts(), "evaluation": parts.evaluation},
-        "on_saving": lambda: observer.on_phase("saving a checkpoint"),
-        "on_saved": lambda step: observer.on_phase("training", step, parts.settings.trainer.max_steps),
-    }
 
 
 def tell_priming(observer: TrainingObserver, settings: RunSettings, step: int) -> None:
