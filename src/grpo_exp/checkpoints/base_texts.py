@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grpo_exp.settings.model import ModelSettings, PretrainedModel, location_of
+from grpo_exp.settings.pretrained_model import PLAIN
 
 #: Files of a model's folder that decide about prompts, tokens and shape, as transformers names them.
 _PATTERNS = (
@@ -27,7 +28,7 @@ def texts_of(model: ModelSettings) -> dict[str, str]:
         name = "model.path" if model.prime_from is None else "model.prime_from"
         paths = {path for pattern in _PATTERNS for path in Path(folder).glob(pattern) if path.is_file()}
         found[name] = _digest(sorted(paths))
-    if isinstance(model, PretrainedModel) and model.chat_template is not None:
+    if isinstance(model, PretrainedModel) and model.chat_template not in {None, PLAIN}:
         template = Path(model.chat_template).expanduser()
         if template.is_file():
             found["model.chat_template"] = _digest([template])

@@ -17,6 +17,7 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from grpo_exp.data.prompts import Message
+from grpo_exp.settings.pretrained_model import PLAIN
 
 #: Special tokens that templates name.
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
@@ -28,6 +29,9 @@ _ASSIGNMENT = re.compile(r"\{%- set (?P<name>\w+) = ")
 _END = " %}"
 #: Marks around what the assistant said, for losses; they write nothing.
 _MARK = re.compile(r"\{%(-?)\s*(end)?generation\s*(-?)%\}")
+
+#: The text of the messages with a line between them; the answer follows at once.
+_PLAIN_TEMPLATE = r"{{ messages | map(attribute='content') | join('\n\n') }}"
 
 Render = Callable[[Sequence[Message]], str]
 
@@ -44,6 +48,16 @@ def load_chat_template(folder: Path) -> str | None:
         if isinstance(found, str):
             return found
     return None
+
+
+def read_chat_template(named: str) -> str:
+    """Return the text of the template that `model.chat_template` names.
+
+    Raises:
+        OSError: The file cannot be read.
+        UnicodeDecodeError: It is none of text.
+    """
+    return _PLAIN_TEMPLATE if named == PLAIN else Path(named).expanduser().read_text(encoding="utf-8")
 
 
 def load_special_tokens(folder: Path) -> dict[str, str]:

@@ -11,7 +11,13 @@ from pathlib import Path
 
 from jinja2 import TemplateError
 
-from grpo_exp.data.chat_text import build_renderer, fix_template, load_chat_template, load_special_tokens
+from grpo_exp.data.chat_text import (
+    build_renderer,
+    fix_template,
+    load_chat_template,
+    load_special_tokens,
+    read_chat_template,
+)
 from grpo_exp.data.prompts import Message
 from grpo_exp.errors import ConfigError
 from grpo_exp.settings.model import ModelSettings, PretrainedModel
@@ -105,7 +111,7 @@ def _template_of(folder: Path, model: PretrainedModel, name: str) -> str | None:
     if model.chat_template is None:
         return load_chat_template(folder)
     try:
-        return Path(model.chat_template).expanduser().read_text(encoding="utf-8")
+        return read_chat_template(model.chat_template)
     except (OSError, UnicodeDecodeError) as error:
         raise _not_countable(name, f"model.chat_template={model.chat_template} cannot be read: {error}") from error
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from grpo_exp.data.chat_text import fix_template
+from grpo_exp.data.chat_text import fix_template, read_chat_template
 from grpo_exp.errors import ConfigError
 from grpo_exp.settings.model import PretrainedModel
 from grpo_exp.settings.pretrained_model import THINK
@@ -49,12 +48,12 @@ def set_template(tokenizer: PreTrainedTokenizerBase, settings: PretrainedModel, 
 def _read(settings: PretrainedModel) -> str | None:
     if settings.chat_template is None:
         return None
-    path = Path(settings.chat_template).expanduser()
     try:
-        return path.read_text(encoding="utf-8")
+        return read_chat_template(settings.chat_template)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"model.chat_template={settings.chat_template}: cannot be read ({error}); give a file with a Jinja template"
+            f"model.chat_template={settings.chat_template}: cannot be read ({error}); give a file with a Jinja "
+            "template, or plain"
         ) from error
 
 

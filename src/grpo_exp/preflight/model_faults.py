@@ -10,6 +10,7 @@ from grpo_exp.errors import MissingPackageFault
 from grpo_exp.preflight.model_files import context_length, read_config
 from grpo_exp.settings.model import BundledModel, HubModel, LocalModel, PretrainedModel
 from grpo_exp.settings.model_values import PRIME_FIRST
+from grpo_exp.settings.pretrained_model import PLAIN
 from grpo_exp.settings.run import RunSettings
 
 #: What a model's folder needs besides `config.json`, in any of the forms that transformers reads.
@@ -94,9 +95,9 @@ def _package_faults() -> list[str]:
 
 
 def _template_faults(model: PretrainedModel) -> list[str]:
-    if model.chat_template is None or Path(model.chat_template).expanduser().is_file():
+    if model.chat_template in {None, PLAIN} or Path(model.chat_template).expanduser().is_file():
         return []
-    return [f"model.chat_template={model.chat_template}: is no file; give one with a Jinja template, or null"]
+    return [f"model.chat_template={model.chat_template}: is no file; give one with a Jinja template, plain or null"]
 
 
 def _folder_faults(text: str) -> list[str]:

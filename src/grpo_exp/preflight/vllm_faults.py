@@ -134,9 +134,7 @@ def _nearest_shared(settings: RunSettings, at_most: int) -> int:
     shape = architecture_of(settings.model)
     processes = settings.launch.num_processes if settings.vllm.mode == "colocate" else 0  # 0 divides by all
     return max(
-        n
-        for n in range(1, at_most + 1)
-        if processes % n == 0 and (shape is None or _why_not_shared(shape, n) is None)
+        n for n in range(1, at_most + 1) if processes % n == 0 and (shape is None or _why_not_shared(shape, n) is None)
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from grpo_exp.settings.dataset import DatasetSettings
 from grpo_exp.settings.model import HubModel, LocalModel, ModelSettings, PretrainedModel
 from grpo_exp.settings.model_values import PRIME_FIRST
+from grpo_exp.settings.pretrained_model import PLAIN
 from grpo_exp.settings.run import RESUME_WORDS, RunSettings
 from grpo_exp.settings.tracker import TrackerSettings
 
@@ -32,7 +33,8 @@ def _absolute_model(settings: ModelSettings, base: Path, absolute: Callable[[str
     primed = settings.prime_from if settings.prime_from == PRIME_FIRST else absolute(settings.prime_from)
     changes: dict[str, Any] = {"prime_from": primed}
     if isinstance(settings, PretrainedModel):
-        changes["chat_template"] = absolute(settings.chat_template)
+        named = settings.chat_template
+        changes["chat_template"] = named if named == PLAIN else absolute(named)
     if isinstance(settings, LocalModel | HubModel) and settings.path is not None:
         folder = base / Path(settings.path).expanduser()
         if folder.exists():  # otherwise it is a hub id

@@ -14,6 +14,8 @@ from grpo_exp.settings.model_values import CompletionLength, Dtype, LearningRate
 
 Variant = Literal["base", "instruct", "reasoning"]
 
+#: Name of the chat template that writes the text of the messages and nothing else.
+PLAIN = "plain"
 #: The tag behind which a policy reasons.
 THINK = "<think>"
 
@@ -43,7 +45,8 @@ class PretrainedModel(Settings):
     gradient_checkpointing: bool = False
     """Default of `trainer.gradient_checkpointing`."""
     chat_template: OptionalPath = None
-    """File with a Jinja template that replaces the tokenizer's; null keeps that."""
+    """File with a Jinja template that replaces the tokenizer's; null keeps that. `plain` writes the text of the
+    messages and nothing else, no roles and no special tokens, for models that continue text."""
     chat_template_kwargs: dict[Text, bool | int | float | str] = Field(default_factory=dict)
     """Variables of the chat template, such as enable_thinking; they are written into the template that is saved."""
     reasoning_prefill: OptionalText = None

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from grpo_exp.data.chat_text import fix_template
+from grpo_exp.data.chat_text import build_renderer, fix_template, read_chat_template
 from grpo_exp.data.prompts import PromptData, PromptRow, build_prompt, mark_prefilled
 from grpo_exp.errors import ConfigError
 from grpo_exp.models.chat_template import set_template
 from grpo_exp.models.tokenizer import build_tokenizer
 from grpo_exp.rewards.components import build_components
 from grpo_exp.settings import load
+from grpo_exp.settings.absolute_paths import absolute_paths
 from grpo_exp.settings.model import LocalModel
 
 #: As the built-in policy's; a model that thinks opens the reasoning unless it is told not to.
@@ -117,3 +118,14 @@ def test_rewards_of_a_prefilled_prompt_do_not_miss_the_opening_tag() -> None:
     columns = {"prefilled": [True, False], "target": ["2", "2"]}
     first, second = component.score([completion, completion], columns)
     assert (first.value, second.value) == (1.0, 0.0), json.dumps([first.reason, second.reason])
+
+
+def test_plain_writes_the_text_and_nothing_else(tmp_path: Path) -> None:
+    """Whatever the tokenizer has; in training and where tokens are counted. It is no file of the folder."""
+    assert prompt_of(THINKING, chat_template="plain") == "1+1?"
+    render = build_renderer(read_chat_template("plain"), {})
+    assert render([{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1="}]) == "Add.\n\n1+1="
+    settings = load.to_settings(load.compose(["model=local", f"model.path={tmp_path}", "model.chat_template=plain"]))
+    model = absolute_paths(settings, tmp_path).model
+    assert isinstance(model, LocalModel)
+    assert model.chat_template == "plain"
