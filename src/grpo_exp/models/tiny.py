@@ -6,9 +6,6 @@ import ast
 import hashlib
 import inspect
 import json
-import os
-import shutil
-import tempfile
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +17,7 @@ from grpo_exp import paths
 from grpo_exp.data import arithmetic
 from grpo_exp.models import example_tokens, priming, tokenizer
 from grpo_exp.settings.model import TinyArchitecture, TinyModel
+from grpo_exp.whole_folders import build_folder
 
 
 def load_tiny(
@@ -72,23 +70,13 @@ def build_model(architecture: TinyArchitecture, seed: int) -> Qwen2ForCausalLM:
 
 
 def _build_into(folder: Path, settings: TinyModel, on_step: Callable[[int, float], None]) -> None:
-    """Prime a model and put it in place whole, or not at all; of two builders at once the first one wins."""
     model, alphabet = build_model(settings.architecture, settings.priming.seed), tokenizer.build_tokenizer()
     folder.parent.mkdir(parents=True, exist_ok=True)  # first: priming takes a minute
     priming.prime(model, alphabet, settings.priming, on_step=on_step)
-    partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
+    with build_folder(folder) as partial:
         model.save_pretrained(partial)
         alphabet.save_pretrained(partial)
         (partial / "settings.json").write_text(settings.model_dump_json(indent=2))
-        os.chmod(partial, 0o755)  # noqa: PTH101 - mkdtemp made it private; a cache may be shared
-        if not folder.is_dir():
-            partial.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # otherwise another builder was first, with the same content
-            raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _code_hash(module: types.ModuleType) -> str:
