@@ -134,9 +134,7 @@ def _nearest_shared(settings: RunSettings, at_most: int) -> int:
     shape = architecture_of(settings.model)
     processes = settings.launch.num_processes if settings.vllm.mode == "colocate" else 0  # 0 divides by all
     return max(
-        n
-        for n in range(1, at_most + 1)
-        if processes % n == 0 and (shape is None or _why_not_shared(shape, n) is None)
+        n for n in range(1, at_most + 1) if processes % n == 0 and (shape is None or _why_not_shared(shape, n) is None)
     )
 
 
@@ -189,6 +187,12 @@ def _trainer_faults(settings: RunSettings, vllm: ServerVllm) -> list[str]:
     if vllm.server_port is not None and vllm.server_port == vllm.group_port:
         faults.append(
             f"vllm.group_port={vllm.group_port}: is vllm.server_port, too, and each needs its own port; use another"
+        )
+    if vllm.num_gpus is not None and settings.launch.num_nodes > 1:
+        faults.append(
+            f"vllm.num_gpus={vllm.num_gpus}: a run gives GPUs of its node to a server, and launch.num_nodes="
+            f"{settings.launch.num_nodes} has several; start the server with grpo-exp serve on a node of its own "
+            "(under SLURM hydra.launcher.server_nodes), or use vllm=colocate"
         )
     if vllm.num_gpus is not None and settings.launch.kind == "inline":
         faults.append(
