@@ -48,10 +48,23 @@ def prime_first(words: Sequence[str], console: Console) -> tuple[int, Path]:
     Raises:
         ConfigError: All faults at once.
     """
-    own = [word for word in words if _is_of_sft(word.lstrip("+~"))]
-    request = build_sft_request(own, ["grpo-exp", "sft", *own])
+    request = _sft_first(words)
     console.print("model.prime_from=sft: fine-tuning comes first", highlight=False, markup=False)
     return run(request, console), _folder_of(request.settings)
+
+
+def primed_folder(words: Sequence[str]) -> Path:
+    """Return the folder of the fine-tuning that comes first with the words of a run of GRPO; it need not exist.
+
+    Raises:
+        ConfigError: All faults at once.
+    """
+    return _folder_of(_sft_first(words).settings)
+
+
+def _sft_first(words: Sequence[str]) -> RunRequest:
+    own = [word for word in words if _is_of_sft(word.lstrip("+~"))]
+    return build_sft_request(own, ["grpo-exp", "sft", *own])
 
 
 def begun_from(settings: RunSettings, folder: Path | None) -> RunSettings:

@@ -128,6 +128,16 @@ def test_server_cannot_load_the_built_in_policy(machine: On) -> None:
             "launch.num_processes=3: each needs a GPU of its own and 2 are visible, without the 2 that serve; use "
             "launch.num_processes=2 or less",
         ),
+        (
+            (
+                "vllm.num_gpus=1",
+                "launch=multinode",
+                "launch.num_processes=2",
+                "launch.machine_rank=0",
+                "launch.main_process_ip=10.0.0.1",
+            ),
+            "vllm.num_gpus=1: a run gives GPUs of its node to a server, and launch.num_nodes=2 has several",
+        ),
         (("vllm.num_gpus=1", "launch=inline"), "vllm.num_gpus=1: GPUs are shared out to processes"),
         (("vllm.server_port=8000", "vllm.group_port=8000"), "vllm.group_port=8000: is vllm.server_port, too"),
         # 14 heads divide by 1, 2, 7 and 14.

@@ -13,6 +13,7 @@ begins in time, or on Ctrl-C. Exit codes: 0 ended with the run or on request, 1 
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,7 +27,9 @@ from grpo_exp.rundir import RunDirectory
 from grpo_exp.serving.command import build_serve_command
 from grpo_exp.serving.supervision import Service, serve
 from grpo_exp.settings import load
+from grpo_exp.settings.model_values import PRIME_FIRST
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.sft_run import begun_from, primed_folder
 from grpo_exp.vllm_package import find_vllm
 
 _HOST = "--host="
@@ -48,7 +51,7 @@ def main(words: Sequence[str]) -> int:
         port = settings.vllm.server_port or 8000
         print(shlex.join(build_serve_command(settings, host=host, port=port, package=find_vllm())))
         return ExitCode.COMPLETED
-    faults = serving_faults(settings)
+    faults = [*serving_faults(settings), *_start_faults(settings)]
     if faults:
         raise ConfigError(faults)
     directory.path.mkdir(parents=True, exist_ok=True)
@@ -57,6 +60,27 @@ def main(words: Sequence[str]) -> int:
         Service(directory, settings, host),
         lambda text: console.print(f"serve    {text}", soft_wrap=True, highlight=False, markup=False),
     )
+
+
+def _start_faults(settings: RunSettings) -> list[str]:
+    """Return why no server can be started, or none is of use to the run."""
+    vllm, faults = settings.vllm, []
+    assert vllm.mode == "server"
+    if vllm.server_base_url is not None:
+        faults.append(
+            f"vllm.server_base_url={vllm.server_base_url}: the run uses the server there, and one that is started here "
+            "would never be asked; leave it out"
+        )
+    if vllm.serve_command and shutil.which(vllm.serve_command[0]) is None:
+        faults.append(
+            f"vllm.serve_command={vllm.serve_command[0]}: is no program that can be started here; give its path"
+        )
+    if not vllm.serve_command and find_vllm() is None:
+        faults.append(
+            "vllm=server: the package vllm is not installed; pip install 'grpo-exp[vllm]', or say with "
+            "vllm.serve_command where a vLLM is"
+        )
+    return faults
 
 
 def _names_a_run(words: Sequence[str]) -> bool:
@@ -80,5 +104,7 @@ def _asked_for(words: Sequence[str]) -> tuple[RunDirectory, RunSettings]:
             f"resume={settings.resume}: the words do not tell which folder the run will have; start the run first, and "
             "then grpo-exp serve with its folder"
         )
+    if settings.model.prime_from == PRIME_FIRST:  # the run is that with the weights of its fine-tuning
+        settings = begun_from(settings, primed_folder(words))
     run_id = f"{settings_hash(settings.model_dump(mode='json'))}-s{settings.seed}"
     return RunDirectory(Path(settings.output_dir) / settings.name / run_id), settings

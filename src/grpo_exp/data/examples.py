@@ -28,10 +28,21 @@ def build_examples(data: PromptData, settings: SftSettings) -> list[Example]:
     if not found:
         raise DataError(
             f"sft.completion_template={settings.completion_template!r}: none of the {len(data.train)} training rows "
-            "has a worked solution; name its column with dataset.solution_column=COLUMN, or write a template with "
-            f"{TARGET} alone"
+            f"has {_lacking(data, settings)}"
         )
     return found[: settings.num_examples]
+
+
+def _lacking(data: PromptData, settings: SftSettings) -> str:
+    """Return what no row has of what the template wants, and the fix."""
+    if settings.needs_solution and all(row.solution is None for row in data.train):
+        return (
+            "a worked solution; name its column with dataset.solution_column=COLUMN, or write a template with "
+            f"{TARGET} alone"
+        )
+    if TARGET in settings.completion_template and not any(row.target for row in data.train):
+        return f"an answer; write a template with {SOLUTION} alone"
+    return "both a worked solution and an answer; write a template with one of them alone"
 
 
 def _examples(rows: tuple[PromptRow, ...], settings: SftSettings) -> Iterator[Example]:

@@ -167,7 +167,7 @@ def _open(setting: str, source: str, config_name: str | None, revision: str | No
 
 
 def _read_file(path: Path, reader: str) -> Dataset:
-    """Read a file, known by its content: `datasets` knows it by its time, which an unpacked archive sets to an old one."""
+    """Read a file and know it by its content: `datasets` knows it by its time, which archives set to an old one."""
     import datasets
 
     with path.open("rb") as stream:

@@ -52,6 +52,8 @@ def load_tokenizer_from(settings: PretrainedModel, folder: Path, *, name: str) -
         tokenizer = AutoTokenizer.from_pretrained(
             folder, padding_side="left", trust_remote_code=settings.trust_remote_code
         )
+    if tokenizer.pad_token is None:  # Llama 3.2 has none; TRL takes the end token, and only while it builds a trainer
+        tokenizer.pad_token = tokenizer.eos_token
     set_template(tokenizer, settings, name=name)
     return tokenizer
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from grpo_exp import devices
 from grpo_exp.errors import MissingPackageFault
+from grpo_exp.preflight.model_files import architecture_of
+from grpo_exp.settings.lora import ALL_LINEAR
 from grpo_exp.settings.run import RunSettings
 
 _OFF = "use model/lora=off"
@@ -22,6 +24,7 @@ def adapter_faults(settings: RunSettings, *, runs_here: bool) -> list[str]:
 
 def _lora_faults(settings: RunSettings) -> Iterator[str]:
     strategy, algorithm = settings.launch.strategy, settings.algorithm
+    yield from _module_faults(settings)
     if algorithm.sync_ref_model and algorithm.beta > 0:
         yield (
             "model.lora.enabled=true: algorithm.sync_ref_model=true refreshes a copy of the policy, and with an "
@@ -36,6 +39,20 @@ def _lora_faults(settings: RunSettings) -> Iterator[str]:
         yield (
             f"vllm={settings.vllm.mode}: TRL merges the adapter into the weights that it sends to vLLM, which it "
             f"cannot where launch.strategy=fsdp2 has cut them up; use launch.strategy=ddp or zero3, or {_OFF[4:]}"
+        )
+
+
+def _module_faults(settings: RunSettings) -> Iterator[str]:
+    """Look whether the layers are there: of a model whose shape is known, peft would look after loading it."""
+    shape, names = architecture_of(settings.model), settings.model.lora.target_modules
+    if shape is None or names == (ALL_LINEAR,):
+        return
+    layers = shape.linear_shapes
+    unknown = [name for name in names if name.rpartition(".")[2] not in layers]
+    if unknown:
+        yield (
+            f"model.lora.target_modules={list(names)}: {', '.join(unknown)} is no linear layer of this model, which "
+            f"has {', '.join(layers)}; use these, or {ALL_LINEAR} alone"
         )
 
 

@@ -65,7 +65,8 @@ def _primed_faults(settings: RunSettings) -> list[str]:
             f"{given}: that run trained an adapter; write it and its model into one folder with grpo-exp merge, and "
             "give that: model=local model.path=FOLDER"
         ]
-    if not (folder / "model" / "config.json").is_file():
+    saved = folder / "model"
+    if not (saved / "config.json").is_file() or not any(any(saved.glob(name)) for name in _PARTS["weights"]):
         return [f"{given}: holds no trained model; let that run end, with trainer.save_model=true"]
     ours = model.model_dump(mode="json")
     return [

@@ -188,6 +188,12 @@ def _trainer_faults(settings: RunSettings, vllm: ServerVllm) -> list[str]:
         faults.append(
             f"vllm.group_port={vllm.group_port}: is vllm.server_port, too, and each needs its own port; use another"
         )
+    if vllm.num_gpus is not None and settings.launch.num_nodes > 1:
+        faults.append(
+            f"vllm.num_gpus={vllm.num_gpus}: a run gives GPUs of its node to a server, and launch.num_nodes="
+            f"{settings.launch.num_nodes} has several; start the server with grpo-exp serve on a node of its own "
+            "(under SLURM hydra.launcher.server_nodes), or use vllm=colocate"
+        )
     if vllm.num_gpus is not None and settings.launch.kind == "inline":
         faults.append(
             f"vllm.num_gpus={vllm.num_gpus}: GPUs are shared out to processes, and launch=inline is this one; use "

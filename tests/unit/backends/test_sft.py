@@ -200,12 +200,14 @@ def test_folder_to_begin_with_must_hold_trained_weights_of_this_model(tmp_path: 
     assert "is no run folder; give one that grpo-exp sft" in refusal(f"model.prime_from={tmp_path}")
     empty = a_run(tmp_path / "empty")
     assert "holds no trained model; let that run end" in refusal(f"model.prime_from={empty}")
+    bare = a_run(tmp_path / "bare", "config.json")
+    assert "holds no trained model; let that run end" in refusal(f"model.prime_from={bare}")
     adapter = a_run(tmp_path / "adapter", "adapter_config.json")
     assert "grpo-exp merge" in refusal(f"model.prime_from={adapter}")
-    other = a_run(tmp_path / "other", "config.json", kind="local")
+    other = a_run(tmp_path / "other", "config.json", "model.safetensors", kind="local")
     assert "that run trained model.kind=local and this one has tiny" in refusal(f"model.prime_from={other}")
     assert "only `python -m grpo_exp.train` of a single run" in refusal("model.prime_from=sft")
-    right = a_run(tmp_path / "right", "config.json")
+    right = a_run(tmp_path / "right", "config.json", "model.safetensors")
     prepare(load.to_settings(load.compose([*SMALL, f"model.prime_from={right}", "trainer.prompts_per_step=4"])))
 
 

@@ -41,6 +41,10 @@ def test_rows_without_what_the_template_wants_are_left_out() -> None:
 def test_no_example_at_all_is_refused() -> None:
     with pytest.raises(DataError, match=r"none of the 1 training rows has a worked solution; name its column"):
         completions(row("1", None))
+    with pytest.raises(DataError, match=r"has an answer; write a template with \{solution\} alone"):
+        completions(row("", "b"), row("", "c"))  # as TL;DR: what is solved there has no answer
+    with pytest.raises(DataError, match=r"none of the 2 training rows has both a worked solution and an answer"):
+        completions(row("1", None), row("", "b"))
 
 
 def test_template_that_says_nothing_of_the_row_is_refused() -> None:

@@ -9,9 +9,11 @@ import torch
 
 from grpo_exp.errors import ConfigError
 from grpo_exp.models.load import load_policy
+from grpo_exp.models.pretrained import load_tokenizer_from
 from grpo_exp.models.tiny import build_model
 from grpo_exp.models.tokenizer import build_tokenizer
 from grpo_exp.settings.model import LocalModel, TinyArchitecture
+from unit.random_models import save_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +54,14 @@ def test_tokenizer_without_a_chat_template_names_the_fix(folder: Path, tmp_path:
             (bare / file.name).write_bytes(file.read_bytes())
     with pytest.raises(ConfigError, match=r"has no chat template.*add chat_template\.jinja"):
         load(bare)
+
+
+def test_prompts_can_be_padded_where_the_tokenizer_has_no_token_for_it(tmp_path: Path) -> None:
+    """As Llama 3.2's. Whoever samples from it pads prompts of unequal length, with or without a trainer of TRL."""
+    tokenizer = save_tokenizer(tmp_path)
+    tokenizer.pad_token = None
+    tokenizer.save_pretrained(tmp_path)
+    settings = LocalModel.model_validate({"kind": "local", "path": str(tmp_path)})
+    loaded = load_tokenizer_from(settings, tmp_path, name="model.path=m")
+    assert loaded.pad_token == loaded.eos_token == "<|im_end|>"
+    assert loaded(["1+1?", "1?"], padding=True)["attention_mask"] == [[1, 1, 1, 1], [0, 0, 1, 1]]

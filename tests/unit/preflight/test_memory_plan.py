@@ -195,6 +195,27 @@ def test_a_run_that_cannot_fit_is_refused_with_what_would(words: list[str], gpu:
         assert found.fits is (left_out is None)
 
 
+def test_a_share_of_vllm_that_is_too_large_is_answered_with_a_smaller_one() -> None:
+    """Qwen2.5-1.5B with its optimizer takes about half of 80 GB; vLLM's share of 0.95 leaves nothing for it."""
+    words = [MODEL, "vllm=colocate"]
+    gpu = Gpu("80GB", 80 * GIB)
+    settings = compose(*words, "vllm.gpu_memory_utilization=0.95")
+    found = plan_memory(settings, solve_batch(settings), prompt_tokens=10, gpu=gpu)
+    assert found is not None
+    assert found.fits is False
+    (word,) = [w for w in settings_that_fit(found, settings, solve_batch(settings)) if "utilization" in w]
+    assert plan(*words, "vllm.enable_sleep_mode=true", word, gpu=gpu).fits
+    assert float(word.partition("=")[2]) >= 0.3  # no smaller than is needed
+
+
+def test_vllm_is_not_advised_a_share_that_holds_nothing() -> None:
+    """Qwen2.5-7B has 15.2 GB in 16 bits: of 24 GB no share leaves room for it and its training."""
+    settings = compose("model=qwen2_5_7b", "model/lora=on", "vllm=colocate", "vllm.gpu_memory_utilization=0.9")
+    found = plan_memory(settings, solve_batch(settings), prompt_tokens=10, gpu=Gpu("24GB", 24 * GIB))
+    assert found is not None
+    assert settings_that_fit(found, settings, solve_batch(settings)) == []
+
+
 def test_nothing_makes_it_fit() -> None:
     text = fault("model=qwen2_5_7b", "launch.gpu=2GB")
     assert "no setting that is known here makes it fit" in text

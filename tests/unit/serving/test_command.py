@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from grpo_exp.composition import RunRequest, build_request
 from grpo_exp.errors import ConfigError
+from grpo_exp.provenance import settings_hash
 from grpo_exp.serving.command import Replica, build_serve_command, build_serve_environment
+from grpo_exp.serving.supervision import Service
 from grpo_exp.settings import load
 from grpo_exp.settings.run import RunSettings
 from grpo_exp.settings.served import engine_dtype, length_fault, server_seed
@@ -159,3 +163,53 @@ def test_printed_command_is_the_one_that_is_started(tmp_path: Path, capsys: pyte
     settings = settings_of("vllm.server_port=21")
     assert printed == build_serve_command(settings, host="127.0.0.1", port=21, package=None)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("vllm.serve_command=[/no/such/vllm]", "vllm.serve_command=/no/such/vllm: is no program"),
+        ("vllm.server_base_url=http://node:8000", "vllm.server_base_url=http://node:8000: the run uses"),
+        ("vllm.enforce_eager=true", "vllm=server: the package vllm is not installed"),
+    ],
+)
+def test_server_that_cannot_be_started_is_refused_before_a_folder_is_made(
+    word: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from grpo_exp.commands import serve
+
+    monkeypatch.setattr(serve, "find_vllm", lambda: None if "eager" in word else VllmPackage("0.31.0", False))
+    with pytest.raises(ConfigError) as caught:
+        serve.main([*LOCAL, f"output_dir={tmp_path}", "tracker=none", word])
+    (fault,) = caught.value.faults
+    assert fault.startswith(message)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_server_of_a_run_that_fine_tunes_first_waits_in_the_folder_of_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`train` makes the run's id with the folder of the fine-tuning in place of the word `sft`."""
+    from grpo_exp import sft_run
+    from grpo_exp.commands import serve
+
+    words = [*LOCAL, f"output_dir={tmp_path}", "tracker=none", "dataset=gsm8k", "dataset.path=rows.jsonl",
+             "dataset.eval_path=rows.jsonl", "model.prime_from=sft"]  # fmt: skip
+    ran: list[RunRequest] = []
+
+    def remember(request: RunRequest, console: Console) -> int:
+        ran.append(request)
+        return 0
+
+    monkeypatch.setattr(sft_run, "run", remember)
+    monkeypatch.setattr(sft_run, "prepare", lambda settings: None)
+    sft_run.run_primed(build_request(load.compose(words), words), words, Console(quiet=True))
+    tuned, grpo = ran
+    assert (tuned.settings.sft is None, grpo.settings.sft is None) == (False, True)
+    served: list[Service] = []
+    monkeypatch.setattr(serve, "find_vllm", lambda: VllmPackage("0.31.0", False))
+    monkeypatch.setattr(serve, "serve", lambda service, tell: served.append(service) or 0)
+    assert serve.main(words) == 0
+    (service,) = served
+    assert service.settings == grpo.settings
+    assert service.directory.path.name == f"{settings_hash(grpo.settings.model_dump(mode='json'))}-s0"

@@ -8,6 +8,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from grpo_exp.errors import ConfigError
+from grpo_exp.preflight.memory.engine import engine_room
 from grpo_exp.preflight.memory.plan import MemoryPlan, plan_memory
 from grpo_exp.settings.batching import BatchPlan, solve_batch
 from grpo_exp.settings.run import RunSettings
@@ -15,6 +16,9 @@ from grpo_exp.settings.run import RunSettings
 ModelT = TypeVar("ModelT", bound=BaseModel)
 #: The word a user would type, and what it sets: path -> value.
 Change = tuple[str, dict[str, object]]
+#: Smaller shares of a GPU for vLLM, tried in this order; with fewer sequences at once than below it crawls.
+_SHARES_OF_VLLM = (0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15)
+_SEQUENCES_AT_ONCE = 8
 
 
 def settings_that_fit(plan: MemoryPlan, settings: RunSettings, batch: BatchPlan) -> list[str]:
@@ -45,11 +49,10 @@ def settings_that_fit(plan: MemoryPlan, settings: RunSettings, batch: BatchPlan)
 
 def _changes(settings: RunSettings, batch: BatchPlan) -> Iterator[Change]:
     """Yield changes, those that cost least first."""
-    trainer, launch, vllm, lora = settings.trainer, settings.launch, settings.vllm, settings.model.lora
+    trainer, launch, lora = settings.trainer, settings.launch, settings.model.lora
     if not trainer.gradient_checkpointing:
         yield "trainer.gradient_checkpointing=true", {"trainer.gradient_checkpointing": True}
-    if vllm.mode == "colocate" and not vllm.enable_sleep_mode:
-        yield "vllm.enable_sleep_mode=true", {"vllm.enable_sleep_mode": True}
+    yield from _less_for_vllm(settings)
     size = batch.per_device_train_batch_size
     while size > 1:
         size = max(divisor for divisor in range(1, size) if size % divisor == 0)
@@ -60,10 +63,22 @@ def _changes(settings: RunSettings, batch: BatchPlan) -> Iterator[Change]:
                 yield f"launch.strategy={name}", {"launch.strategy": name}
     if not lora.enabled:
         yield "model/lora=on", {"model.lora.enabled": True}
-    if lora.enabled and lora.quantization == "none" and vllm.mode == "off" and settings.model.kind != "tiny":
+    if lora.enabled and lora.quantization == "none" and settings.vllm.mode == "off" and settings.model.kind != "tiny":
         yield "model/lora=qlora", {"model.lora.quantization": "nf4"}
-    if vllm.mode == "off":
+    if settings.vllm.mode == "off":
         yield from _fewer_at_once(settings)
+
+
+def _less_for_vllm(settings: RunSettings) -> Iterator[Change]:
+    """Yield ways to leave more of the GPU to the trainer."""
+    vllm = settings.vllm
+    if vllm.mode != "colocate":
+        return
+    if not vllm.enable_sleep_mode:
+        yield "vllm.enable_sleep_mode=true", {"vllm.enable_sleep_mode": True}
+    for share in _SHARES_OF_VLLM:
+        if share < vllm.gpu_memory_utilization:
+            yield f"vllm.gpu_memory_utilization={share:g}", {"vllm.gpu_memory_utilization": share}
 
 
 def _fewer_at_once(settings: RunSettings) -> Iterator[Change]:
@@ -80,7 +95,7 @@ def _fits(plan: MemoryPlan, settings: RunSettings, changes: list[Change]) -> boo
 
 
 def _peak(plan: MemoryPlan, settings: RunSettings, changes: list[Change]) -> int | None:
-    """Return the peak with some changes; None where the batch does not divide with them."""
+    """Return the peak with some changes; None where the batch does not divide, or vLLM has no room, with them."""
     changed = settings
     for _, values in changes:
         for path, value in values.items():
@@ -90,7 +105,12 @@ def _peak(plan: MemoryPlan, settings: RunSettings, changes: list[Change]) -> int
     except ConfigError:
         return None
     found = plan_memory(changed, batch, prompt_tokens=plan.tokens.prompt, gpu=plan.gpu)
-    return None if found is None else found.peak
+    if found is None:
+        return None
+    room = engine_room(found, changed)
+    if room is not None and changed.vllm != settings.vllm and room[0] < _SEQUENCES_AT_ONCE * room[1]:
+        return None
+    return found.peak
 
 
 def _with(model: ModelT, path: list[str], value: object) -> ModelT:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from grpo_exp.preflight.memory.advice import settings_that_fit
+from grpo_exp.preflight.memory.engine import engine_room
 from grpo_exp.preflight.memory.gpus import GIB
-from grpo_exp.preflight.memory.plan import MemoryPlan, cache_bytes
-from grpo_exp.preflight.memory.states import precision_of
-from grpo_exp.preflight.model_files import architecture_of
+from grpo_exp.preflight.memory.plan import MemoryPlan
 from grpo_exp.settings.batching import BatchPlan
 from grpo_exp.settings.run import RunSettings
 
@@ -42,17 +41,6 @@ def _engine_lines(plan: MemoryPlan, settings: RunSettings) -> list[str]:
         f"vLLM: {_gib(cache)} for keys and values, {cache // sequence if cache > 0 else 0} sequences of "
         f"{plan.tokens.length} tokens at once, of {plan.tokens.generated_rows} per GPU"
     ]
-
-
-def engine_room(plan: MemoryPlan, settings: RunSettings) -> tuple[int, int] | None:
-    """Return the bytes that vLLM has for keys and values on one GPU, and those of one sequence there."""
-    vllm, shape = settings.vllm, architecture_of(settings.model)
-    if vllm.mode != "colocate" or shape is None or plan.gpu is None:
-        return None
-    number = precision_of(settings).compute
-    own_weights = shape.num_parameters * number // vllm.tensor_parallel_size
-    sequence = cache_bytes(shape, plan.tokens.length, number) // vllm.tensor_parallel_size
-    return plan.parts["vLLM"] - own_weights, sequence
 
 
 def memory_faults(plan: MemoryPlan, settings: RunSettings, batch: BatchPlan) -> list[str]:

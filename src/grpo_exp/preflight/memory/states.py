@@ -88,8 +88,8 @@ def count_states(settings: RunSettings, shape: Architecture) -> States:
 def _step_bytes(settings: RunSettings, trained: int, number: int, *, by_deepspeed: bool) -> int:
     """Return what the step of AdamW takes for the moment, for the trained numbers of one process.
 
-    torch's AdamW computes the roots of all second moments at once; DeepSpeed hands it gradients in float32, which it
-    copies first, ZeRO-3 for at most `sub_group_size` numbers at a time (DeepSpeed 0.19, `stage_1_and_2.py`, `stage3.py`).
+    torch's AdamW computes the roots of all second moments at once. DeepSpeed copies gradients into float32 for it,
+    ZeRO-3 for at most `sub_group_size` numbers at a time (DeepSpeed 0.19, `stage_1_and_2.py` and `stage3.py`).
     """
     if settings.launch.offload != "none":
         return 0
