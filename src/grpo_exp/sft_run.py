@@ -92,9 +92,9 @@ def _prime_and_run(request: RunRequest, words: Sequence[str], console: Console) 
     prepare(begun_from(request.settings, None))
     if request.settings.model.lora.enabled:
         raise ConfigError(
-            "model.prime_from=sft: with model.lora.enabled=true fine-tuning trains an adapter, and training begins with "
-            "whole weights; run grpo-exp sft by itself, write adapter and model into one folder with grpo-exp merge, and "
-            "give that: model=local model.path=FOLDER"
+            "model.prime_from=sft: with model.lora.enabled=true fine-tuning trains an adapter, and training begins "
+            "with whole weights; run grpo-exp sft by itself, write adapter and model into one folder with grpo-exp "
+            "merge, and give that: model=local model.path=FOLDER"
         )
     with _one_time_limit():
         code, folder = prime_first(words, console)
