@@ -21,7 +21,7 @@ from grpo_exp.evaluation.completion_table import write_table
 from grpo_exp.evaluation.held_out import HeldOutResult, evaluate_held_out
 from grpo_exp.evaluation.results import EvaluationFolder
 from grpo_exp.rewards.components import build_components
-from grpo_exp.run_lock import read_owner
+from grpo_exp.run_lock import Lock, OwnedError
 from grpo_exp.rundir import RunDirectory, write_json
 from grpo_exp.settings.evaluation import EvaluationSettings
 from grpo_exp.settings.load import validate
@@ -186,26 +186,43 @@ def _read(path: Path) -> dict[str, Any] | None:
 def _track(run: RunDirectory, results: dict[int, dict[str, Any]], console: Console) -> None:
     """Add results to the curves of the run, from where trackers are fed; a run that goes on writes there itself.
 
-    Known ones, too, where the curves lack them: the run was going on when they were measured, or went on since from a
-    checkpoint behind which it was cut.
+    An attempt cuts and appends to the same file, so the run is owned for the moment that this takes.
+    """
+    lock = Lock(run.lock)
+    try:
+        lock.acquire()
+    except OwnedError as error:
+        console.print(
+            f"{error}: the results are kept in {run.path / 'evaluations'}, and its curves were left alone; repeat the "
+            "command when the run has ended, which adds them without measuring again",
+            soft_wrap=True, highlight=False, markup=False,
+        )  # fmt: skip
+        return
+    try:
+        lacking = _add_to_curves(run, results)
+    finally:
+        lock.release()
+    if not lacking:
+        return
+    settings = validate(run.read_config())
+    for outcome in sync_run(run, settings, settings.tracker):
+        console.print(f"{run.path}: {outcome.tracker}: {outcome.text}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _add_to_curves(run: RunDirectory, results: dict[int, dict[str, Any]]) -> bool:
+    """Append what the curves lack, and say whether that was anything; the run must be owned.
+
+    Known results, too: the run was going on when they were measured, or went on since from a checkpoint behind which
+    it was cut.
     """
     there = {record["step"]: record["metrics"] for record in last_per_step(_records(run.metrics))}
     curves = {step: to_curves(result) for step, result in results.items()}
     lacking = {step: found for step, found in curves.items() if not found.items() <= there.get(step, {}).items()}
-    if not lacking:
-        return
-    if read_owner(run.lock).state == "alive":
-        console.print(
-            f"{run.path}: the run goes on, so its curves were left alone; repeat the command when it has ended",
-            soft_wrap=True, highlight=False,
-        )  # fmt: skip
-        return
-    with MetricsLog(run.metrics) as log:
-        for step, found in lacking.items():
-            log.append(step, found, time.time())
-    settings = validate(run.read_config())
-    for outcome in sync_run(run, settings, settings.tracker):
-        console.print(f"{run.path}: {outcome.tracker}: {outcome.text}", soft_wrap=True, highlight=False, markup=False)
+    if lacking:
+        with MetricsLog(run.metrics) as log:
+            for step, found in lacking.items():
+                log.append(step, found, time.time())
+    return bool(lacking)
 
 
 def _records(path: Path) -> list[MetricsRecord]:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from grpo_exp import provenance
 from grpo_exp.composition import RunRequest, build_request
-from grpo_exp.errors import ExitCode
+from grpo_exp.errors import ConfigError, ExitCode
 from grpo_exp.preflight import prepare
 from grpo_exp.runner import run
 from grpo_exp.settings import load
@@ -103,6 +103,12 @@ def resumable(start: Callable[[], int], console: Console) -> int:
 
 def _prime_and_run(request: RunRequest, words: Sequence[str], console: Console) -> int:
     prepare(begun_from(request.settings, None))
+    if request.settings.model.lora.enabled:
+        raise ConfigError(
+            "model.prime_from=sft: with model.lora.enabled=true fine-tuning trains an adapter, and training begins "
+            "with whole weights; run grpo-exp sft by itself, write adapter and model into one folder with grpo-exp "
+            "merge, and give that: model=local model.path=FOLDER"
+        )
     with _one_time_limit():
         code, folder = prime_first(words, console)
         if code == ExitCode.COMPLETED:

@@ -235,8 +235,9 @@ def our_trainers() -> list[type]:
     from grpo_exp.backends.trl.dynamic_sampling import DynamicSamplingTrainer
     from grpo_exp.backends.trl.fast_step import FastStepTrainer
     from grpo_exp.backends.trl.trainer import TimedGRPOTrainer
+    from grpo_exp.backends.trl.whole_saving import WholeSavingTrainer
 
-    return [TimedGRPOTrainer, DynamicSamplingTrainer, FastStepTrainer, CheckpointingTrainer]
+    return [TimedGRPOTrainer, DynamicSamplingTrainer, FastStepTrainer, CheckpointingTrainer, WholeSavingTrainer]
 
 
 def test_our_overrides_have_the_same_parameters(trainer_class: type) -> None:
@@ -250,6 +251,23 @@ def test_our_overrides_have_the_same_parameters(trainer_class: type) -> None:
                 found.add(name)
                 assert parameters(getattr(ours, name)) == parameters(getattr(trainer_class, name)), name
     assert {"_generate", "_calculate_rewards", "_generate_and_score_completions", "_get_train_sampler"} <= found
+    assert {"_save_checkpoint", "_get_output_dir", "_save_rng_state", "_load_rng_state"} <= found
+
+
+def test_checkpoints_of_fine_tuning_use_hooks_that_trls_trainer_has() -> None:
+    """The same hooks as of GRPO, and its count of tokens, which no checkpoint of theirs holds."""
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    from grpo_exp.backends.trl.sft import CheckpointingSFTTrainer
+    from grpo_exp.backends.trl.whole_saving import WholeSavingTrainer
+
+    hooks = {"_save_checkpoint", "_get_output_dir", "_save_rng_state", "_load_rng_state"}
+    for name in hooks:
+        assert parameters(getattr(WholeSavingTrainer, name)) == parameters(getattr(SFTTrainer, name)), name
+    for ours in (WholeSavingTrainer, CheckpointingSFTTrainer):
+        own = {name for name in vars(ours) if not name.startswith("__")} - hooks - {"create_model_card"}
+        assert not [name for name in own if hasattr(SFTTrainer, name)], ours.__name__
+    assert "self._total_train_tokens += " in inspect.getsource(SFTTrainer)
 
 
 def test_our_own_names_hide_none_of_trls(trainer_class: type) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from grpo_exp import evaluating
 from grpo_exp.checkpoints.sources import sources_of
 from grpo_exp.commands import evaluate as evaluate_command
 from grpo_exp.errors import ConfigError, DataError
@@ -17,8 +18,10 @@ from grpo_exp.evaluation.held_out import Completion
 from grpo_exp.evaluation.results import folder_of, read_curves
 from grpo_exp.evaluation.saved_completions import read_rows
 from grpo_exp.reporting.evaluation_view import print_results
+from grpo_exp.run_lock import Lock, OwnedError
 from grpo_exp.rundir import RunDirectory, write_json
 from grpo_exp.settings.load_evaluation import load_evaluation
+from grpo_exp.tracking.metrics_log import MetricsLog
 from unit.run_folder import a_console, a_result, settings_of
 
 NUM_PROMPTS = 5
@@ -145,12 +148,35 @@ def test_curves_of_a_run_that_goes_on_are_left_alone(run: RunDirectory) -> None:
     run.lock.write_text(json.dumps({"host": "elsewhere", "pid": 1, "start": "1"}))  # a heartbeat of this moment
     before = run.metrics.read_text()
     _, told = evaluate(run, "num_samples=4")
-    assert "the run goes on" in told
+    assert "this run is going on in process 1 on elsewhere" in told
+    assert f"the results are kept in {run.path / 'evaluations'}, and its curves were left alone" in told
     assert run.metrics.read_text() == before
     run.lock.unlink()
     for _ in range(2):  # repeated as it says, with the result that is there already; and once more
         evaluate(run, "num_samples=4")
         assert run.metrics.read_text().count("benchmark/held_out/pass_at_2") == 1
+
+
+@pytest.mark.usefixtures("engine")
+def test_attempt_that_begins_while_curves_are_written_is_kept_out(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would cut the file that is being appended to. It may begin as soon as the line is written."""
+    tried: list[str] = []
+
+    class Slow(MetricsLog):
+        def append(self, *given: Any, **named: Any) -> Any:
+            with pytest.raises(OwnedError, match="this run is going on in process"):
+                Lock(run.lock).acquire()
+            tried.append("while a line was written")
+            return super().append(*given, **named)
+
+    monkeypatch.setattr(evaluating, "MetricsLog", Slow)
+    evaluate(run, "num_samples=4")
+    assert tried == ["while a line was written"]
+    after = Lock(run.lock)
+    after.acquire()
+    after.release()
 
 
 def test_steps_that_are_not_there_are_refused_with_those_that_are(run: RunDirectory) -> None:

@@ -7,6 +7,7 @@ another output folder. What differs in code and versions is told; `grpo-exp comp
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,14 +33,37 @@ def main(words: Sequence[str]) -> int:
         raise ConfigError(f"{' '.join(words)}: one folder is wanted, and nothing else is changed. {_USAGE}")
     directory = RunDirectory(Path(folders[0]).resolve())
     settings = read_settings(directory, output_dir=outputs[0] if outputs else None)
+    overrides = directory.overrides.read_text().splitlines() if directory.overrides.is_file() else []
+    _check_one_machine(directory, settings, overrides)
     console = build_console()
     now = {**provenance.collect([]), "reward_source": source_hash(settings.reward)}
     for text in provenance.differences(json.loads(directory.provenance.read_text()), now):
         console.print(f"note     {text}", soft_wrap=True, highlight=False, markup=False)
-    overrides = directory.overrides.read_text().splitlines() if directory.overrides.is_file() else []
     command = ["grpo-exp", "rerun", *words]
     text, commits = load.to_yaml(settings.model_dump(mode="json")), recorded(directory)
     return run(RunRequest(settings, overrides, text, command, commits), console)
+
+
+def _check_one_machine(directory: RunDirectory, settings: RunSettings, overrides: Sequence[str]) -> None:
+    """Refuse a run over several machines, each of which must start its own processes.
+
+    Raises:
+        ConfigError: It is one; the message holds the command to start on each of them.
+    """
+    launch = settings.launch
+    if launch.num_nodes == 1:
+        return
+    words = [word for word in overrides if not word.startswith(("resume=", "output_dir="))]
+    # A sweep's runs get these from their allocation.
+    placed = {"launch.num_nodes": launch.num_nodes, "launch.num_processes": launch.num_processes}
+    words += [f"{name}={value}" for name, value in placed.items() if f"{name}={value}" not in words]
+    words += [f"output_dir={settings.output_dir}", "resume=never"]
+    command = shlex.join(["python", "-m", "grpo_exp.train", *words])
+    raise ConfigError(
+        f"launch.num_nodes={launch.num_nodes}: {directory.path} was trained on {launch.num_nodes} machines, and rerun "
+        f"starts the processes of one; start `{command}` on each of them, for example with srun. That takes presets as "
+        "they are now: grpo-exp compare OLD NEW shows whether they gave other settings"
+    )
 
 
 def read_settings(directory: RunDirectory, *, output_dir: str | None) -> RunSettings:

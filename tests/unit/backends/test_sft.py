@@ -228,6 +228,14 @@ def test_faults_of_grpo_come_before_anything_is_fine_tuned(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+def test_adapter_that_nobody_could_begin_with_is_not_trained_first(tmp_path: Path) -> None:
+    """It was trained, and only then refused as what GRPO begins with."""
+    words = [*SMALL, f"output_dir={tmp_path}", "model.prime_from=sft", "model/lora=on"]
+    with pytest.raises(ConfigError, match=r"model.prime_from=sft: with model.lora.enabled=true .*grpo-exp merge"):
+        run_primed(build_request(load.compose(words), words), words, Console(quiet=True))
+    assert not list(tmp_path.iterdir())
+
+
 def test_data_without_solutions_are_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"prompt": f"{i}?", "target": "1"}) + "\n" for i in range(60)))

@@ -71,6 +71,26 @@ def test_nothing_else_is_changed(words: list[str]) -> None:
         rerun.main(words)
 
 
+def test_run_over_several_machines_is_refused_with_the_command_for_each(
+    old: RunDirectory, requests: list[RunRequest], tmp_path: Path
+) -> None:
+    """One machine's processes would wait for the others; `hydra/launcher=slurm` is no word of rerun."""
+    words = ["launch=multinode", "launch.num_processes=4", "launch.main_process_port=29500", "seed=4", "resume=auto",
+             "dataset.system_prompt=think first"]  # fmt: skip
+    settings = settings_of(tmp_path, *(word for word in words if word != "dataset.system_prompt=think first"))
+    write_json(old.config_json, settings.model_dump(mode="json"))
+    old.overrides.write_text("".join(f"{word}\n" for word in words))
+    with pytest.raises(ConfigError) as caught:
+        rerun.main([str(old.path)])
+    (fault,) = caught.value.faults
+    assert fault.startswith(f"launch.num_nodes=2: {old.path} was trained on 2 machines, and rerun starts the processes")
+    assert (
+        "start `python -m grpo_exp.train launch=multinode launch.num_processes=4 launch.main_process_port=29500 seed=4 "
+        f"'dataset.system_prompt=think first' launch.num_nodes=2 output_dir={tmp_path} resume=never` on each of them"
+    ) in fault
+    assert not requests
+
+
 def test_settings_of_another_version_are_told_with_the_version(old: RunDirectory) -> None:
     write_json(old.config_json, {**old.read_config(), "of_the_future": 1})
     write_json(old.provenance, {"packages": {"grpo-exp": "9.9"}})

@@ -27,7 +27,7 @@ from grpo_exp.preflight.model_files import architecture_of
 from grpo_exp.revisions import pinned, pinned_values, recorded
 from grpo_exp.rundir import RunDirectory
 from grpo_exp.settings import load
-from unit.random_models import save_model
+from unit.random_models import CHATML, save_model
 from unit.resume.small_run import StopsItself, curves, result_of, weights
 
 # transformers 5.24 renamed what TRL 1.16 still calls gradient checkpointing.
@@ -153,11 +153,15 @@ def test_model_that_moves_is_gone_on_with_as_it_was(hub: Hub, small: tuple[Path,
 
 
 def test_commit_that_is_gone_is_refused(hub: Hub, small: tuple[Path, Path], tmp_path: Path) -> None:
+    template = tmp_path / "mine.jinja"
+    template.write_text(CHATML)
+    words = f"model.chat_template={template}"
     hub.publish(OLD, small[0])
-    stopped = run(tmp_path, stop_after=1)
+    stopped = run(tmp_path, words, stop_after=1)
+    assert list(store_of(stopped).read(1).manifest.facts["base_texts"]) == ["model.chat_template"]
     hub.publish(NEW, small[1])
     shutil.rmtree(hub.models / "snapshots" / OLD)
-    again = run(tmp_path)
+    again = run(tmp_path, words)
     result = result_of(again)
     assert (result["status"], result["exit_code"]) == ("failed", 2)
     assert f"model.path=org/small at {OLD}: cannot be had from the hub" in result["reason"]
