@@ -26,6 +26,7 @@ from grpo_exp.seeding import derive_seed
 from grpo_exp.settings.benchmark import HeldOutBenchmark
 from grpo_exp.settings.evaluation import EvaluationSettings
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.statistics import wilson_interval
 
 #: A completion of this value or more is right.
 _RIGHT = 1.0
@@ -136,12 +137,11 @@ def print_signal(pilot: Pilot, settings: RunSettings, asked: CheckWords, console
     rewards = {signal.num_generations: signal for signal in pilot.rewards}
     for signal in pilot.verdicts:
         size = signal.num_generations
-        mark = " (fitted)" if signal.extrapolated else ""
         of_reward = rewards.get(size)
         table.add_row(
             f"{size}{'  <- algorithm.num_generations' if size == settings.algorithm.num_generations else ''}",
-            f"{signal.share:.3f} ± {2 * signal.standard_error:.3f}{mark}",
-            "" if of_reward is None else f"{of_reward.share:.3f} ± {2 * of_reward.standard_error:.3f}",
+            _shown(signal, len(pilot.rows)),
+            "" if of_reward is None else _shown(of_reward, len(pilot.rows)),
         )
     console.print(table)
     file = _free_name(asked.pass_rates)
@@ -149,6 +149,20 @@ def print_signal(pilot: Pilot, settings: RunSettings, asked: CheckWords, console
     write_pass_rates(file, zip(pilot.rows, [right / number for right in pilot.num_right], strict=True))
     console.print(f"written  {file}; {_how_to_filter(file, between, number)}",
                   soft_wrap=True, highlight=False, markup=False)  # fmt: skip
+
+
+def _shown(signal: Signal, num_prompts: int) -> str:
+    """Return a share with its error; where no two prompts differ their spread says nothing, and Wilson's range stands.
+
+    Beyond the pilot's samples not even that: prompts that were never right in 4 may be in 32.
+    """
+    if signal.standard_error > 0:
+        return f"{signal.share:.3f} ± {2 * signal.standard_error:.3f}{' (fitted)' if signal.extrapolated else ''}"
+    if signal.extrapolated:
+        return f"{signal.share:.3f} (fitted, error not known)"
+    found = wilson_interval(min(max(signal.share, 0.0), 1.0) * num_prompts, num_prompts)
+    assert found is not None
+    return f"{signal.share:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
 def _free_name(path: Path) -> Path:

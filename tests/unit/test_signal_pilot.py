@@ -102,3 +102,13 @@ def test_priming_is_announced(settings: RunSettings, tmp_path: Path, monkeypatch
     text = StringIO()
     predict(settings, prepared, CheckWords(num_samples=4, sizes=(4,)), Console(file=text))  # pyright: ignore[reportArgumentType]
     assert "builds" not in text.getvalue()
+
+
+def test_prompts_that_are_all_alike_leave_the_share_uncertain(settings: RunSettings, tmp_path: Path) -> None:
+    """None right of 4 prompts: not 0 ± 0. Wilson's range of 0 of 4 goes up to z²/(4 + z²) = 3.8415/7.8415 = 0.490."""
+    rows = [PromptRow(build_prompt("1+1?", None), "7")] * 4
+    asked, text = CheckWords(num_samples=4, sizes=(4, 8), pass_rates=tmp_path / "rates.jsonl"), StringIO()
+    print_signal(pilot_of(settings, rows, answer, asked), settings, asked, Console(file=text, width=120))
+    assert "0.000 (0.000 to 0.490)" in text.getvalue()
+    assert "0.000 (fitted, error not known)" in text.getvalue()
+    assert "0.000 ± 0.000" not in text.getvalue()
