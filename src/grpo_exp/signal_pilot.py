@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -17,12 +19,14 @@ from grpo_exp.errors import ConfigError
 from grpo_exp.evaluation.held_out import Generate, score_groups
 from grpo_exp.evaluation.signal import Signal, predict_signal, predict_variance
 from grpo_exp.models.load import quiet_libraries
+from grpo_exp.models.tiny import cached_folder
 from grpo_exp.preflight import Prepared
 from grpo_exp.rewards.components import build_components
 from grpo_exp.seeding import derive_seed
 from grpo_exp.settings.benchmark import HeldOutBenchmark
 from grpo_exp.settings.evaluation import EvaluationSettings
 from grpo_exp.settings.run import RunSettings
+from grpo_exp.statistics import wilson_interval
 
 #: A completion of this value or more is right.
 _RIGHT = 1.0
@@ -54,6 +58,12 @@ def predict(settings: RunSettings, prepared: Prepared, asked: CheckWords, consol
     train = prepared.data.train
     rows = draws.sample(list(train), min(asked.num_prompts, len(train)))
     total = len(rows) * asked.num_samples
+    if (
+        settings.model.kind == "tiny"
+        and settings.model.prime_from is None
+        and not cached_folder(settings.model).is_dir()
+    ):
+        console.print("pilot    builds the built-in model first, once: about a minute", highlight=False)
     console.print(f"pilot    {len(rows)} prompts x {asked.num_samples} = {total} completions", highlight=False)
     generate = build_engine(_sampling(settings, asked), settings.model)
     return pilot_of(settings, rows, generate, asked)
@@ -127,17 +137,46 @@ def print_signal(pilot: Pilot, settings: RunSettings, asked: CheckWords, console
     rewards = {signal.num_generations: signal for signal in pilot.rewards}
     for signal in pilot.verdicts:
         size = signal.num_generations
-        mark = " (fitted)" if signal.extrapolated else ""
         of_reward = rewards.get(size)
         table.add_row(
             f"{size}{'  <- algorithm.num_generations' if size == settings.algorithm.num_generations else ''}",
-            f"{signal.share:.3f} ± {2 * signal.standard_error:.3f}{mark}",
-            "" if of_reward is None else f"{of_reward.share:.3f} ± {2 * of_reward.standard_error:.3f}",
+            _shown(signal, len(pilot.rows)),
+            "" if of_reward is None else _shown(of_reward, len(pilot.rows)),
         )
     console.print(table)
-    rates = [right / number for right in pilot.num_right]
-    write_pass_rates(asked.pass_rates, zip(pilot.rows, rates, strict=True))
-    console.print(
-        f"written  {asked.pass_rates}; dataset.pass_rates.path={asked.pass_rates} trains on prompts between "
-        "dataset.pass_rates.min_rate and max_rate", soft_wrap=True, highlight=False, markup=False,
-    )  # fmt: skip
+    file = _free_name(asked.pass_rates)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_pass_rates(file, zip(pilot.rows, [right / number for right in pilot.num_right], strict=True))
+    console.print(f"written  {file}; {_how_to_filter(file, between, number)}",
+                  soft_wrap=True, highlight=False, markup=False)  # fmt: skip
+
+
+def _shown(signal: Signal, num_prompts: int) -> str:
+    """Return a share with its error; where no two prompts differ their spread says nothing, and Wilson's range stands.
+
+    Beyond the pilot's samples not even that: prompts that were never right in 4 may be in 32.
+    """
+    if signal.standard_error > 0:
+        return f"{signal.share:.3f} ± {2 * signal.standard_error:.3f}{' (fitted)' if signal.extrapolated else ''}"
+    if signal.extrapolated:
+        return f"{signal.share:.3f} (fitted, error not known)"
+    found = wilson_interval(min(max(signal.share, 0.0), 1.0) * num_prompts, num_prompts)
+    assert found is not None
+    return f"{signal.share:.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
+def _free_name(path: Path) -> Path:
+    """Return the path, or with -2, -3 ... where there is such a file: rates of another pilot took hours."""
+    names = (path if number == 1 else path.with_stem(f"{path.stem}-{number}") for number in itertools.count(1))
+    return next(name for name in names if not name.exists())
+
+
+def _how_to_filter(file: Path, between: int, num_samples: int) -> str:
+    """Return the words that keep the prompts in between: 0 and 1, the defaults of the bounds, leave nothing out."""
+    if between == 0:
+        return "no prompt is in between, so a filter by it would leave none of them"
+    lowest, highest = 1 / num_samples, (num_samples - 1) / num_samples
+    return (
+        f"dataset.pass_rates.path={file} dataset.pass_rates.min_rate={lowest} dataset.pass_rates.max_rate={highest} "
+        f"keeps the {between} in between, and prompts that were not sampled unless dataset.pass_rates.unknown=drop"
+    )

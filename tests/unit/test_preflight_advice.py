@@ -10,6 +10,7 @@ import pytest
 
 from grpo_exp import devices
 from grpo_exp.preflight.advice import advice
+from grpo_exp.preflight.shown_formats import other_place_note
 from grpo_exp.settings import load
 
 ROOT = Path(__file__).parents[2]
@@ -190,3 +191,33 @@ def test_no_advice_contradicts_the_rate_of_a_model_preset() -> None:
         path = ["model.path=somewhere"] if option in {"local", "hub"} else []
         found = settings_with_advice(f"model={option}", *path)
         assert not [setting for setting in found if setting.startswith("trainer.learning_rate")], option
+
+
+@pytest.mark.parametrize(
+    ("words", "looks", "asked"),
+    [
+        (["dataset=gsm8k", "reward=gsm8k"], "####", r"\boxed"),
+        (["dataset=gsm8k", "reward=countdown"], "<answer>", r"\boxed"),
+        (["dataset=countdown", "reward=math"], r"\boxed", "<answer>"),
+    ],
+)
+def test_prompts_that_ask_for_another_place_than_the_reward_reads_are_noted(
+    words: list[str], looks: str, asked: str
+) -> None:
+    (told,) = other_place_note(load.to_settings(load.compose([*SOUND, *words])))
+    assert f"looks for the answer at {looks}, and the prompts ask for {asked}" in told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["dataset=gsm8k", "reward=math"],
+        ["dataset=countdown", "reward=countdown"],
+        ["dataset=gsm8k", "reward=gsm8k", "dataset.system_prompt='End with #### and the number.'"],
+        ["dataset=gsm8k", "reward=gsm8k", "dataset.system_prompt=null"],
+        ["dataset=dapo_math_17k", "reward=dapo"],
+        ["dataset=code_contests", "reward=code"],
+    ],
+)
+def test_prompts_that_ask_for_the_place_that_is_read_are_not_noted(words: list[str]) -> None:
+    assert other_place_note(load.to_settings(load.compose([*SOUND, *words]))) == []

@@ -11,7 +11,8 @@ else 0. With --multirun or +sweeps=NAME it plans the whole sweep, with its cost 
   --prompts 64      prompts of the pilot, drawn by the seed
   --samples 16      samples of each
   --sizes 4,8,16    numbers of samples per prompt to predict for (default: 2,4,8,16,32)
-  --pass-rates FILE where the pass rates go, as dataset.pass_rates.path reads them (default: pass_rates.jsonl)
+  --pass-rates FILE where the pass rates go, as dataset.pass_rates.path reads them (default: pass_rates.jsonl, or
+                    pass_rates-2.jsonl and so on where there is one)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -29,6 +31,7 @@ from grpo_exp.console import build_console
 from grpo_exp.errors import ConfigError, ExitCode
 from grpo_exp.preflight import Prepared, prepare
 from grpo_exp.preflight.effective import effective_lines
+from grpo_exp.preflight.folders import why_not_writable
 from grpo_exp.provenance import settings_hash
 from grpo_exp.settings import load
 from grpo_exp.settings.batching import BatchPlan
@@ -49,6 +52,8 @@ def main(words: Sequence[str]) -> int:
     asked = sort_words(words)
     if asked.is_sweep:
         return _check_sweep(asked)
+    if asked.signal:
+        _refuse_folder(asked.pass_rates)
     settings, console = build_request(load.compose(asked.overrides), asked.overrides).settings, build_console()
     if settings.model.prime_from == PRIME_FIRST:
         console.print(
@@ -72,6 +77,13 @@ def main(words: Sequence[str]) -> int:
 
         print_signal(predict(settings, prepared, asked, console), settings, asked, console)
     return ExitCode.COMPLETED
+
+
+def _refuse_folder(file: Path) -> None:
+    """Refuse a file of pass rates that could not be written, before hours of sampling."""
+    why = "is a folder" if file.is_dir() else why_not_writable(file.parent)
+    if why is not None:
+        raise ConfigError(f"--pass-rates {file}: {why}; give a file that can be written with --pass-rates=FILE")
 
 
 def _check_sweep(asked: CheckWords) -> int:

@@ -34,6 +34,12 @@ def dataset_notes(settings: RunSettings, data: PromptData) -> list[str]:
 def _rate_notes(settings: RunSettings) -> list[str]:
     dataset, rates = settings.dataset, settings.dataset.pass_rates
     has_rates = rates.path is not None or (isinstance(dataset, TableDataset) and dataset.pass_rate_column is not None)
+    is_used = rates.min_rate > 0 or rates.max_rate < 1 or rates.unknown == "drop"
+    if rates.path is not None and not is_used and dataset.curriculum.order == "shuffled":
+        return [
+            f"dataset.pass_rates.path={rates.path} has no effect: from min_rate=0 to max_rate=1 every prompt is kept; "
+            "give dataset.pass_rates.min_rate and max_rate, such as 0.1 and 0.9, or leave it out"
+        ]
     if has_rates:
         return []
     return [

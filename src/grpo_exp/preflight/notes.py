@@ -16,6 +16,7 @@ from grpo_exp.preflight.extra_notes import extra_notes
 from grpo_exp.preflight.launch_faults import launch_notes
 from grpo_exp.preflight.model_notes import model_notes
 from grpo_exp.preflight.sampling import sampling_notes
+from grpo_exp.preflight.shown_formats import other_place_note
 from grpo_exp.preflight.tiny_text import longest_answer
 from grpo_exp.preflight.vllm_notes import vllm_notes
 from grpo_exp.settings.batching import solve_batch
@@ -37,6 +38,7 @@ def notes(settings: RunSettings, data: PromptData, *, runs_here: bool = True) ->
         *algorithm_notes(settings),
         *sampling_notes(settings),
         *_reward_notes(settings),
+        *other_place_note(settings),
         *_optimizer_notes(settings),
         *_checkpoint_notes(settings),
         *_fast_step_notes(settings),

@@ -13,6 +13,7 @@ import pytest
 from grpo_exp import devices, paths
 from grpo_exp.check_words import sort_words
 from grpo_exp.commands import check
+from grpo_exp.data.pass_rates import write_pass_rates
 from grpo_exp.errors import ConfigError
 from grpo_exp.preflight import prepare
 from grpo_exp.settings import load
@@ -106,6 +107,25 @@ def test_wrong_switches_are_told(words: list[str], named: str) -> None:
         sort_words(words)
 
 
+def test_a_file_of_pass_rates_that_cannot_be_written_is_told_before_sampling(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path, why in ((tmp_path, "is a folder"), (tmp_path / "file" / "rates.jsonl", "is not a folder")):
+        with pytest.raises(ConfigError, match=f"--pass-rates {path}: .*{why}; give a file"):
+            check.main(["--signal", "--pass-rates", str(path), "tracker=none"])
+
+
+def test_pass_rates_without_bounds_are_told_to_do_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rates = tmp_path / "rates.jsonl"
+    first = prepare(load.to_settings(load.compose(["tracker=none"]))).data.train[0]
+    write_pass_rates(rates, [(first, 0.5)])
+    words = ["tracker=none", f"output_dir={tmp_path}", f"dataset.pass_rates.path={rates}"]
+    assert check.main(words) == 0
+    assert f"dataset.pass_rates.path={rates} has no effect" in capsys.readouterr().out
+    for bound in ("min_rate=0.1", "max_rate=0.9"):
+        assert check.main([*words, f"dataset.pass_rates.{bound}"]) == 0
+        assert "has no effect" not in capsys.readouterr().out
+
+
 def test_switches_are_taken_out_of_the_words() -> None:
     found = sort_words(["algorithm=dapo", "--signal", "--samples", "4", "--sizes=8,2", "seed=1", "--prompts=5"])
     assert found.overrides == ["algorithm=dapo", "seed=1"]
@@ -120,6 +140,7 @@ HEAVY = ("torch", "transformers", "trl", "datasets", "scipy", "mlflow", "wandb")
 CODE = f"""
 import json, sys
 from grpo_exp.commands import check
+from grpo_exp.data.pass_rates import write_pass_rates
 check.main({[*REAL]!r})
 print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
 """

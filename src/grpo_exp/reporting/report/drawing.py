@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -48,7 +49,9 @@ def draw(
     # Text stays text: smaller, and it can be searched; a dollar sign in a setting is no formula. The salt makes ids the
     # same each time.
     style: Any = {"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif", "text.parse_math": False}
-    with mpl.rc_context(style):
+    with mpl.rc_context(style), warnings.catch_warnings():
+        # Names in other scripts: the font has boxes for them in the PNG; the page's SVG keeps the text.
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from font", category=UserWarning)
         svg, png = _drawn(paint, title, size=(size[0], size[1] + _LEGEND_LINE * legend_below), legend=legend_below > 0)
     return Picture(name, _inline(svg, name), png, alt, caption)
 

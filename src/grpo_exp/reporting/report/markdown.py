@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from grpo_exp.reporting.report.document import Block, DataTable, Gallery, Paragraphs, Picture, Report, Sample
 
-#: What Markdown or HTML in it would take for markup.
-_SPECIAL = re.compile(r"([\\`*\[\]<>|]|(?<!\w)_|_(?!\w))")
+#: What Markdown, HTML in it, or a formula in it would take for markup.
+_SPECIAL = re.compile(r"([\\`*\[\]<>|$~&]|(?<!\w)_|_(?!\w))")
 
 
 def to_markdown(report: Report, *, figures: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,6 +11,8 @@ from grpo_exp.reporting.report.analysis import ALPHA, Analysis, Comparison, Effe
 from grpo_exp.reporting.report.sweep_data import Axis, SweepData, SweepPoint, shown
 from grpo_exp.sweeps.states import count_states
 
+#: Metrics of which nobody doubts that more is better.
+_MORE_IS_BETTER = re.compile(r"accuracy$|^train/reward$|^train/rewards/.+/mean$|/(mean|pass|maj)_at_\d+$")
 #: Points that are named one by one; the table has all of them.
 _MOST_NAMED = 5
 
@@ -27,6 +30,11 @@ def write_sentences(data: SweepData, analysis: Analysis) -> list[str]:
     lines = [*_states(data, analysis)]
     if not analysis.can_rank:
         return [*lines, *_why_no_ranking(data, analysis)]
+    if not _MORE_IS_BETTER.search(analysis.metric):
+        lines.append(
+            f"More of {analysis.metric} is called better here; where less of it is better, read the sentences, the "
+            "order of the points and the Pareto sets the other way round."
+        )
     for axis in data.axes:
         lines += _axis(axis, [effect for effect in analysis.effects if effect.axis == axis])
     lines += _against_best(best, analysis)

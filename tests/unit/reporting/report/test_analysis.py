@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,17 @@ def test_differences_that_are_the_same_in_each_seed_are_not_ranked() -> None:
     analysis = analyse(data, "accuracy")
     assert not analysis.can_rank
     assert "differ by the same amount in every seed" in write_sentences(data, analysis)[-1]
+
+
+def test_a_metric_of_which_less_may_be_better_says_so() -> None:
+    data = with_known_effects(np.random.default_rng(7), seeds=3)
+    analysis = analyse(data, "accuracy")
+    assert not any("called better" in line for line in write_sentences(data, analysis))
+    for metric in ("train/reward", "train/rewards/correctness/mean", "benchmark/math500/pass_at_8", "eval/accuracy"):
+        assert not any("called better" in line for line in write_sentences(data, replace(analysis, metric=metric)))
+    for metric in ("train/kl", "train/loss", "train/reward_std", "train/completion_length/mean"):
+        told = write_sentences(data, replace(analysis, metric=metric))
+        assert any(f"More of {metric} is called better here" in line for line in told)
 
 
 def test_points_are_told_apart_by_their_labels() -> None:

@@ -72,6 +72,17 @@ def test_markdown_keeps_its_table_and_its_fences(report: Report) -> None:
     assert "(figures/one.png)" in text
 
 
+def test_formulas_and_entities_stay_text_in_markdown() -> None:
+    text = to_markdown(Report("$x_1$ &lt; ~~a~~", "", []), figures="figures")
+    assert text.startswith(r"# \$x_1\$ \&lt; \~\~a\~\~")
+
+
+def test_scripts_that_the_font_lacks_are_drawn_without_a_warning() -> None:
+    """Warnings are errors here."""
+    picture = draw("one", paint, title="日本 🎉", alt="")
+    assert "日本 🎉" in picture.svg
+
+
 def test_files_are_written_and_old_pictures_go(report: Report, tmp_path: Path) -> None:
     page = write_report(report, tmp_path / "report")
     assert page.name == "index.html"
