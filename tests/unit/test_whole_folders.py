@@ -23,9 +23,8 @@ def test_folder_appears_when_all_is_written_and_others_may_read_it(tmp_path: Pat
 
 
 def test_error_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="disk full"), build_folder(tmp_path / "model") as partial:
-        (partial / "weights").write_text("1")
-        raise OSError("disk full")
+    with pytest.raises(OSError, match="no folder"), build_folder(tmp_path / "model") as partial:
+        (partial / "no folder" / "weights").write_text("1")
     assert list(tmp_path.iterdir()) == []
 
 

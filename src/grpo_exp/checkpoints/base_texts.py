@@ -28,7 +28,7 @@ def texts_of(model: ModelSettings) -> dict[str, str]:
         name = "model.path" if model.prime_from is None else "model.prime_from"
         paths = {path for pattern in _PATTERNS for path in Path(folder).glob(pattern) if path.is_file()}
         found[name] = _digest(sorted(paths))
-    if isinstance(model, PretrainedModel) and model.chat_template not in {None, PLAIN}:
+    if isinstance(model, PretrainedModel) and model.chat_template is not None and model.chat_template != PLAIN:
         template = Path(model.chat_template).expanduser()
         if template.is_file():
             found["model.chat_template"] = _digest([template])

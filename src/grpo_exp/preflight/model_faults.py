@@ -96,7 +96,7 @@ def _package_faults() -> list[str]:
 
 
 def _template_faults(model: PretrainedModel) -> list[str]:
-    if model.chat_template in {None, PLAIN} or Path(model.chat_template).expanduser().is_file():
+    if model.chat_template is None or model.chat_template == PLAIN or Path(model.chat_template).expanduser().is_file():
         return []
     return [f"model.chat_template={model.chat_template}: is no file; give one with a Jinja template, plain or null"]
 
