@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_exp.errors import DataError
+
 _NAME = re.compile(r"step_(\d+)\.json")
 
 
@@ -32,9 +34,26 @@ class EvaluationFolder:
         return self.path / "curve.csv"
 
     def read_all(self) -> dict[int, dict[str, Any]]:
-        """Return the results by step."""
+        """Return the results by step.
+
+        Raises:
+            DataError: A file is damaged.
+        """
         found = {int(match[1]): path for path in self.path.glob("*.json") if (match := _NAME.fullmatch(path.name))}
-        return {step: json.loads(found[step].read_text()) for step in sorted(found)}
+        return {step: _read(found[step]) for step in sorted(found)}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        result = json.loads(path.read_text())
+    except ValueError:
+        result = None
+    if not isinstance(result, dict) or not isinstance(result.get("metrics"), dict):
+        raise DataError(
+            f"{path}: is no result of an evaluation, or is damaged; take it away, or measure this step again with "
+            "grpo-exp evaluate"
+        )
+    return result
 
 
 def folder_of(root: Path, benchmark: str) -> EvaluationFolder:
