@@ -110,17 +110,6 @@ RULES = {
         "trainer.max_completion_length=2047",
         ["model.variant=base", "trainer.max_completion_length=2047", "reward=math_only"],
     ),
-    # 135 million parameters take ten times the rate of a large model, as their preset does.
-    "rate of a small model": (
-        ["model=smollm2_135m", "trainer.learning_rate=6e-5"],
-        "trainer.learning_rate=6e-05",
-        ["model=smollm2_135m", "trainer.learning_rate=5e-5"],
-    ),
-    "rate of an adapter of a small model": (
-        ["model=smollm2_135m", "model/lora=on", "trainer.learning_rate=2e-3"],
-        "trainer.learning_rate=0.002",
-        ["model=smollm2_135m", "model/lora=on"],
-    ),
     "beta": (["algorithm.beta=0.02"], "algorithm.beta=0.02", ["algorithm.beta=0.01"]),
     "beta of grpo": (
         ["algorithm=grpo", "algorithm.mask_truncated_completions=true", "algorithm.beta=0.05"],

@@ -10,14 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from grpo_exp import devices
-from grpo_exp.preflight.model_files import architecture_of, context_length
+from grpo_exp.preflight.model_files import context_length
 from grpo_exp.preflight.shown_formats import FORMS, forms_not_shown
 from grpo_exp.settings.run import RunSettings
 
-#: Models of fewer parameters take larger rates than those of the papers, which have 0.5 billion and more.
-_SMALL_MODEL = 300_000_000
-#: What a small model takes more of, beside a large one: SmolLM2-135M learns at 2e-5 (docs/experiments.md).
-_SMALL_MODEL_FACTOR = 10
 #: From here on a completion is long enough to be reasoning.
 _REASONING_TOKENS = 1024
 
@@ -53,10 +49,6 @@ def _learning_rate(settings: RunSettings) -> Iterable[Advice]:
     if model.kind == "tiny":
         return
     setting = f"trainer.learning_rate={rate:g}"
-    shape = architecture_of(model)
-    if shape is not None and shape.num_parameters < _SMALL_MODEL:
-        yield from _learning_rate_of_small(setting, rate, uses_adapter=model.lora.enabled)
-        return
     if not model.lora.enabled and rate > 5e-6:
         yield Advice(
             setting,
@@ -69,18 +61,6 @@ def _learning_rate(settings: RunSettings) -> Iterable[Advice]:
             setting,
             "above 1e-4; an adapter wants about ten times the rate of full fine-tuning, so try 1e-5 to 5e-5",
             "Schulman et al., LoRA Without Regret, 2025",
-        )
-
-
-def _learning_rate_of_small(setting: str, rate: float, *, uses_adapter: bool) -> Iterable[Advice]:
-    most = (1e-4 if uses_adapter else 5e-6) * _SMALL_MODEL_FACTOR
-    if rate > most:
-        yield Advice(
-            setting,
-            f"above {most:g}, {_SMALL_MODEL_FACTOR} times what larger models bear; a model of less than "
-            f"{_SMALL_MODEL // 1_000_000} million parameters takes more than they do, so try "
-            f"{'2e-4' if uses_adapter else '2e-5'}",
-            "docs/experiments.md: SmolLM2-135M, all weights, at 2e-5",
         )
 
 
