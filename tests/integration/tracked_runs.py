@@ -25,7 +25,7 @@ def begin(folder: Path, *words: str) -> RunDirectory:
     """Begin an attempt of a run with these settings, as the front end does, and return its folder."""
     request = request_of(folder, "trainer.max_steps=1000", "tracker=mlflow", *QUICK, *words)
     directory, lock = take(request.settings)
-    write_run_files(directory, request, Choice(None))
+    write_run_files(directory, request, Choice(None), commits={})
     lock.release()
     return directory
 

@@ -81,9 +81,9 @@ def test_check_does_not_slow_the_arithmetic_data_set_down() -> None:
     """4000 training rows and 200 held out, of 59 different sums."""
     settings = load.to_settings(load.compose(["tracker=none"]))
     data = load_prompts(settings.dataset, seed=0, plan=solve_batch(settings))
-    started = time.process_time()
+    started = time.thread_time()
     assert leave_out_unjudgeable(data, settings.reward) is data
-    assert time.process_time() - started < 0.3
+    assert time.thread_time() - started < 0.3
 
 
 def test_run_lists_every_target_that_was_left_out_in_its_events(tmp_path: Path) -> None:

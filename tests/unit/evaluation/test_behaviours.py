@@ -64,9 +64,9 @@ def fastest(text: str) -> float:
     """Return the least seconds of the processor of a few tries."""
     times = []
     for _ in range(3):
-        started = time.process_time()
+        started = time.thread_time()
         find_behaviours(text)
-        times.append(time.process_time() - started)
+        times.append(time.thread_time() - started)
     return min(times)
 
 

@@ -252,7 +252,7 @@ def test_monitor_costs_less_than_a_millisecond_a_step() -> None:
     monitor = HealthMonitor(settings_of("algorithm=dapo"))
     names = [*NAMES, *(f"train/further/{index}" for index in range(40 - len(NAMES)))]
     steps = [{name: 0.5 + 0.1 * math.sin(step + index) for index, name in enumerate(names)} for step in range(1000)]
-    before = time.process_time()
+    before = time.thread_time()
     for step, metrics in enumerate(steps, start=1):
         monitor.observe(step, metrics)
-    assert (time.process_time() - before) / len(steps) < 1e-3
+    assert (time.thread_time() - before) / len(steps) < 1e-3

@@ -17,6 +17,7 @@ from grpo_exp.settings import load
 from grpo_exp.settings.architecture import Architecture, from_model_config
 from grpo_exp.settings.model import ModelSettings
 
+COMMIT = "0123456789abcdef" * 2 + "01234567"  # 40 digits, as git has them
 #: Parameters in billions, as the model cards write them.
 PUBLISHED = {
     "llama3_2_1b": "1.24", "llama3_2_3b": "3.21", "qwen2_5_0_5b": "0.49", "qwen2_5_1_5b": "1.54",
@@ -99,12 +100,12 @@ def test_shape_in_the_cache_of_the_hub_is_found(tmp_path: Path, monkeypatch: pyt
     """Laid out as huggingface_hub does: refs/main names the commit, snapshots/COMMIT holds the files."""
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     folder = tmp_path / "models--org--name"
-    snapshot = folder / "snapshots" / "abc"
+    snapshot = folder / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)
     (folder / "refs").mkdir()
-    (folder / "refs" / "main").write_text("abc")
+    (folder / "refs" / "main").write_text(COMMIT)
     config_of("qwen3_0_6b", shape_of("qwen3_0_6b")).save_pretrained(snapshot)
     words = ["model=hub", "model.path=org/name"]
     assert architecture_of(load.to_settings(load.compose(words)).model) == shape_of("qwen3_0_6b")
-    assert architecture_of(load.to_settings(load.compose([*words, "model.revision=abc"])).model) is not None
+    assert architecture_of(load.to_settings(load.compose([*words, f"model.revision={COMMIT}"])).model) is not None
     assert architecture_of(load.to_settings(load.compose([*words, "model.revision=other"])).model) is None

@@ -61,9 +61,9 @@ def test_random_targets_never_raise() -> None:
     ids=["boxes", "braces", "digits", "backslashes", "tags"],
 )
 def test_huge_texts_take_linear_time(text: str) -> None:
-    started = time.process_time()  # of this process: no checker is asked for them
+    started = time.thread_time()  # of this process: no checker is asked for them
     assert score_math(text, "7").value == 0.0
-    assert time.process_time() - started < 2.0
+    assert time.thread_time() - started < 2.0
 
 
 def test_points_cannot_be_aimed_at() -> None:
@@ -124,9 +124,9 @@ def test_integers_start_no_process_and_are_fast() -> None:
     targets = [str(i * 7 % 100) for i in range(256)]
     seconds: list[float] = []
     for _ in range(5):
-        started = time.process_time()
+        started = time.thread_time()
         scores = score_math_batch(completions, targets, prefilled=[False] * 256)
-        seconds.append(time.process_time() - started)
+        seconds.append(time.thread_time() - started)
     # i = 7 i (mod 100) where 6 i is a multiple of 100, so for the multiples of 50: 0, 50, ..., 250
     assert [i for i, score in enumerate(scores) if score.value] == [0, 50, 100, 150, 200, 250]
     assert descendants() == before

