@@ -19,7 +19,7 @@ from grpo_exp.evaluation.benchmark_metrics import change, group_samples, summari
 from grpo_exp.evaluation.completion_rows import TableInfo, held_out_rows
 from grpo_exp.evaluation.completion_table import write_table
 from grpo_exp.evaluation.held_out import HeldOutResult, evaluate_held_out
-from grpo_exp.evaluation.results import EvaluationFolder
+from grpo_exp.evaluation.results import NOT_MEASURED, EvaluationFolder
 from grpo_exp.rewards.components import build_components
 from grpo_exp.run_lock import Lock, OwnedError
 from grpo_exp.rundir import RunDirectory, write_json
@@ -27,11 +27,6 @@ from grpo_exp.settings.evaluation import EvaluationSettings
 from grpo_exp.settings.load import validate
 from grpo_exp.tracking.metrics_log import MetricsLog, MetricsRecord, last_per_step, read_metrics
 from grpo_exp.tracking.sync import sync_run
-
-#: What does not change a result: where it goes, which checkpoints it is asked of, and how it is computed.
-_NOT_HASHED = frozenset(
-    {"model", "dataset", "checkpoints", "engine", "batch_size", "vllm", "device", "output_dir", "track"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +157,7 @@ def _add_change(results: dict[int, dict[str, Any]]) -> bool:
 def _key(evaluation: Evaluation, source: Source) -> str:
     """Return what a result depends on, as a hash."""
     made_of = {
-        "settings": evaluation.settings.model_dump(mode="json", exclude=set(_NOT_HASHED)),
+        "settings": evaluation.settings.model_dump(mode="json", exclude=set(NOT_MEASURED)),
         "rows": [row.to_dict() for row in evaluation.data.rows],
         "model": source.model.model_dump(mode="json"),
         "weights": _weights_of(source),

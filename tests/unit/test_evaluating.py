@@ -15,7 +15,7 @@ from grpo_exp.commands import evaluate as evaluate_command
 from grpo_exp.errors import ConfigError, DataError
 from grpo_exp.evaluating import prepare, run_evaluation
 from grpo_exp.evaluation.held_out import Completion
-from grpo_exp.evaluation.results import folder_of, read_curves
+from grpo_exp.evaluation.results import folder_of, read_results
 from grpo_exp.evaluation.saved_completions import read_rows
 from grpo_exp.reporting.evaluation_view import print_results
 from grpo_exp.run_lock import Lock, OwnedError
@@ -79,7 +79,7 @@ def test_results_of_two_steps_and_the_change_between_them(run: RunDirectory, eng
     assert (before["mean_at_4"], before["pass_at_2"], after["mean_at_4"]) == (0.25, 0.5, 0.75)
     assert (after["pass_at_2"], after["maj_at_4"]) == (1.0, 1.0)
     assert results[5]["change"]["value"] == pytest.approx(0.5)
-    assert list(read_curves(run.path)["held_out"]) == [0, 5]
+    assert list(read_results(run.path)["held_out"]) == [0, 5]
 
 
 @pytest.mark.usefixtures("engine")

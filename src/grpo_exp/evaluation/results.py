@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from grpo_exp.errors import DataError
+from grpo_exp.provenance import changed_settings
 
+#: Settings of an evaluation that are about where and how it ran; the rest says what was measured.
+NOT_MEASURED = frozenset(
+    {"model", "dataset", "checkpoints", "engine", "batch_size", "vllm", "device", "output_dir", "track"}
+)
 _NAME = re.compile(r"step_(\d+)\.json")
 
 
@@ -66,11 +71,16 @@ def folder_of(root: Path, benchmark: str) -> EvaluationFolder:
     return EvaluationFolder(root / "evaluations" / benchmark)
 
 
-def read_curves(root: Path) -> dict[str, dict[int, Mapping[str, Any]]]:
-    """Return benchmark -> optimizer step -> metrics, each `{"value", "interval"}`."""
-    curves = {}
-    for path in sorted((root / "evaluations").glob("*")):
-        results = EvaluationFolder(path).read_all()
-        if results:
-            curves[path.name] = {step: result["metrics"] for step, result in results.items()}
-    return curves
+def read_results(root: Path) -> dict[str, dict[int, dict[str, Any]]]:
+    """Return benchmark -> optimizer step -> all that was found."""
+    found = {path.name: EvaluationFolder(path).read_all() for path in sorted((root / "evaluations").glob("*"))}
+    return {name: results for name, results in found.items() if results}
+
+
+def measured_differently(results: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    """Return the settings, dotted, that the steps of one benchmark do not all share, so that they are no curve."""
+    told = [
+        {key: value for key, value in result.get("settings", {}).items() if key not in NOT_MEASURED}
+        for result in results.values()
+    ]
+    return sorted({path for settings in told[1:] for path in changed_settings(told[0], settings)})

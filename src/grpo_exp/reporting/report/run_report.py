@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from grpo_exp.evaluation.results import read_curves
+from grpo_exp.evaluation.results import measured_differently, read_results
 from grpo_exp.provenance import changed_settings
 from grpo_exp.reporting.columns import ABSENT, format_duration
 from grpo_exp.reporting.report.document import Block, DataTable, Gallery, Paragraphs, Report, Section
@@ -87,8 +87,20 @@ def _plain(value: float | None, digits: int = 3) -> str:
 
 
 def _benchmarks(run: RunData) -> list[Section]:
-    pictures = [benchmark_picture(name, curve) for name, curve in read_curves(run.directory.path).items()]
-    return [Section("Benchmarks", [Gallery(pictures)])] if pictures else []
+    results = read_results(run.directory.path)
+    if not results:
+        return []
+    pictures = [
+        benchmark_picture(name, {step: result["metrics"] for step, result in found.items()})
+        for name, found in results.items()
+    ]
+    mixed = [
+        f"{name}: the steps were not measured alike ({', '.join(keys)}), so what differs between them is not learning "
+        "alone; one grpo-exp evaluate over all of them measures them anew."
+        for name, found in results.items()
+        if (keys := measured_differently(found))
+    ]
+    return [Section("Benchmarks", [*([Paragraphs(mixed)] if mixed else []), Gallery(pictures)])]
 
 
 def findings_table(runs: Mapping[str, RunData]) -> Block:
