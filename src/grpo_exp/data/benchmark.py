@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +9,11 @@ from itertools import compress, islice
 from pathlib import Path
 from typing import Any, cast
 
+from grpo_exp.data.columns import has_column, is_prompt, is_unicode, read_column, read_target
 from grpo_exp.data.json_lines import read_objects
 from grpo_exp.data.load import load_prompts
 from grpo_exp.data.prompts import PromptRow, build_prompt
 from grpo_exp.errors import DataError
-from grpo_exp.rewards.extraction import find_box
 from grpo_exp.rewards.target_check import check_targets
 from grpo_exp.settings.batching import BatchPlan
 from grpo_exp.settings.benchmark import BenchmarkSettings, TableBenchmark
@@ -119,7 +118,7 @@ def _check_columns(settings: TableBenchmark, row: Mapping[str, Any]) -> None:
         f"benchmark.{key}={name}: {settings.path} has no column {name!r}; its columns are {', '.join(sorted(row))}; "
         f"name one of them with benchmark.{key}=COLUMN"
         for key, name in named
-        if name is not None and name not in row
+        if name is not None and not has_column(row, name)
     ]
     if faults:
         raise DataError(faults)
@@ -127,30 +126,16 @@ def _check_columns(settings: TableBenchmark, row: Mapping[str, Any]) -> None:
 
 def _to_row(row: Mapping[str, Any], settings: TableBenchmark) -> PromptRow | str:
     """Return a row, or the reason why it cannot be used."""
-    prompt = row.get(settings.prompt_column)
-    if not prompt or not isinstance(prompt, str | list):
+    prompt = read_column(row, settings.prompt_column)
+    if not is_prompt(prompt):
         return "without a prompt"
-    columns = {name: row.get(name) for name in (*settings.extra_columns, *settings.group_by)}
-    built = build_prompt(prompt, settings.system_prompt)
-    if settings.target_column is None:
-        return PromptRow(built, "", columns)
-    target = row.get(settings.target_column)
-    texts = [_target_text(one, settings.target_format) for one in (target if isinstance(target, list) else [target])]
-    kept = tuple(text for text in texts if text)
-    if not kept:
+    target = read_target(row, settings.target_column, settings.target_format)
+    if target is None:
         return "without a target"
-    return PromptRow(built, kept if isinstance(target, list) else kept[0], columns)
-
-
-def _target_text(value: Any, target_format: str) -> str | None:
-    if value is None or isinstance(value, bool | dict | list) or (isinstance(value, float) and math.isnan(value)):
-        return None
-    # Some tables hold whole numbers as floats: 204.0 is meant to be 204.
-    text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-    if target_format == "gsm8k":
-        _, marker, tail = text.rpartition("####")
-        return tail.strip().replace(",", "") if marker else None
-    return find_box(text) if target_format == "boxed" else text
+    columns = {name: read_column(row, name) for name in (*settings.extra_columns, *settings.group_by)}
+    if not is_unicode([prompt, target, columns]):
+        return "with text that is no Unicode"
+    return PromptRow(build_prompt(prompt, settings.system_prompt), target, columns)
 
 
 def _judgeable(found: BenchmarkRows, reward: RewardSettings) -> BenchmarkRows:

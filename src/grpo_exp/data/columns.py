@@ -36,7 +36,7 @@ def check_columns(source: str, names: Iterable[str], row: Mapping[str, Any], set
         f"dataset.{key}={column}: {source} has no column {column!r}; its columns are {shown}; "
         f"name one of them with dataset.{key}=COLUMN"
         for key, column in _wanted(settings)
-        if _find(row, column) is _MISSING
+        if not has_column(row, column)
     ]
     if faults:
         raise DataError(faults)
@@ -59,7 +59,7 @@ def _wanted(settings: TableDataset) -> list[tuple[str, str]]:
 def to_prompt_row(row: Mapping[str, Any], settings: TableDataset) -> PromptRow | str:
     """Return a row, or the reason why it cannot be used."""
     prompt = read_column(row, settings.prompt_column)
-    if not _is_prompt(prompt):
+    if not is_prompt(prompt):
         return "without a prompt"
     columns = {name: read_column(row, name) for name in settings.extra_columns}
     if isinstance(settings, HubDataset) and settings.tests_columns:
@@ -67,14 +67,14 @@ def to_prompt_row(row: Mapping[str, Any], settings: TableDataset) -> PromptRow |
         if not tests["inputs"]:
             return "without tests"
         columns |= {"tests": tests, "mode": "stdin"}
-    target = "" if settings.target_column is None else _read_target(row, settings.target_column, settings)
+    target = read_target(row, settings.target_column, settings.target_format)
     if target is None:
         return "without a target"
     pass_rate = _read_number(row, settings.pass_rate_column)
     if pass_rate is not None and not 0 <= pass_rate <= 1:
         return f"whose {settings.pass_rate_column} is no rate from 0 to 1"
     solution = _read_solution(row, settings)
-    if not _is_unicode([prompt, target, solution, columns]):
+    if not is_unicode([prompt, target, solution, columns]):
         return "with text that is no Unicode"
     return PromptRow(
         prompt=build_prompt(prompt, settings.system_prompt, settings.prompt_template),
@@ -84,6 +84,11 @@ def to_prompt_row(row: Mapping[str, Any], settings: TableDataset) -> PromptRow |
         pass_rate=pass_rate,
         difficulty=_read_number(row, settings.difficulty_column),
     )
+
+
+def has_column(row: Mapping[str, Any], name: str) -> bool:
+    """Say whether a row has a column, or one inside another."""
+    return _find(row, name) is not _MISSING
 
 
 def read_column(row: Mapping[str, Any], name: str) -> Any:
@@ -100,7 +105,7 @@ def _find(row: Mapping[str, Any], name: str) -> Any:
     return _find(inside, inner) if dot and isinstance(inside, Mapping) else _MISSING
 
 
-def _is_prompt(value: Any) -> bool:
+def is_prompt(value: Any) -> bool:
     """Say whether a value asks something: a text, or a conversation in which somebody but the system speaks."""
     if isinstance(value, str):
         return bool(value.strip())
@@ -115,7 +120,7 @@ def _is_role(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _is_unicode(value: Any) -> bool:
+def is_unicode(value: Any) -> bool:
     r"""Say whether all text can be written: JSON may hold halves of a pair (`\ud83d`), as of an emoji that was cut."""
     try:
         json.dumps(value, ensure_ascii=False, default=str).encode()
@@ -124,11 +129,13 @@ def _is_unicode(value: Any) -> bool:
     return True
 
 
-def _read_target(row: Mapping[str, Any], column: str, settings: TableDataset) -> str | tuple[str, ...] | None:
-    """Return the target, its spellings where the column holds a list, or None where there is none."""
+def read_target(row: Mapping[str, Any], column: str | None, target_format: str) -> str | tuple[str, ...] | None:
+    """Return the target, its spellings where the column holds a list, None where there is none, "" for no column."""
+    if column is None:
+        return ""
     target = read_column(row, column)
     spellings = target if isinstance(target, list) else [target]
-    kept = tuple(text for value in spellings if (text := _target_text(value, settings.target_format)))
+    kept = tuple(text for value in spellings if (text := _target_text(value, target_format)))
     if not kept:
         return None
     return kept if isinstance(target, list) else kept[0]
@@ -139,7 +146,8 @@ def _target_text(value: Any, target_format: str) -> str | None:
         return None
     if isinstance(value, float) and not math.isfinite(value):  # pandas writes NaN for an empty cell
         return None
-    text = str(value).strip()
+    # Some tables hold whole numbers as floats: 204.0 is meant to be 204.
+    text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
     if target_format == "gsm8k":
         _, marker, tail = text.rpartition("####")
         return tail.strip().replace(",", "") if marker else None

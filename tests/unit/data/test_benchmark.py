@@ -52,9 +52,19 @@ def test_target_formats(tmp_path: Path, form: str, text: str, target: str) -> No
 
 
 def test_what_cannot_be_used_is_counted(tmp_path: Path) -> None:
-    rows = [{"problem": "p", "answer": "1"}, {"problem": "", "answer": "1"}, {"problem": "q", "answer": None}]
+    """Three are none: empty, blank, and a conversation in which nobody asks; of `\\ud83d` the other half is missing."""
+    rows = [{"problem": "p", "answer": "1"}, {"problem": "", "answer": "1"}, {"problem": "q", "answer": None},
+            {"problem": "  ", "answer": "1"}, {"problem": [{"role": "system", "content": "Add."}], "answer": "1"},
+            {"problem": "\ud83d", "answer": "1"}]  # fmt: skip
     found = load(table(tmp_path / "b.jsonl", rows))
-    assert found.dropped == {"without a prompt": 1, "without a target": 1}
+    assert found.dropped == {"without a prompt": 3, "without a target": 1, "with text that is no Unicode": 1}
+
+
+def test_columns_inside_others_are_read(tmp_path: Path) -> None:
+    rows = [{"problem": "p", "gold": {"answer": "1"}, "about": {"level": 2}}]
+    settings = table(tmp_path / "b.jsonl", rows, target_column="gold.answer", group_by=["about.level"])
+    (row,) = load(settings).rows
+    assert (row.target, row.columns) == ("1", {"about.level": 2})
 
 
 def test_a_benchmark_with_many_targets_that_cannot_be_judged_is_not_refused(tmp_path: Path) -> None:
