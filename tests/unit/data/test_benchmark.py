@@ -52,7 +52,7 @@ def test_target_formats(tmp_path: Path, form: str, text: str, target: str) -> No
 
 
 def test_what_cannot_be_used_is_counted(tmp_path: Path) -> None:
-    """Three are none: empty, blank, and a conversation in which nobody asks; of `\\ud83d` the other half is missing."""
+    """Three are none: empty, blank, and a conversation in which nobody asks; one holds half of an emoji."""
     rows = [{"problem": "p", "answer": "1"}, {"problem": "", "answer": "1"}, {"problem": "q", "answer": None},
             {"problem": "  ", "answer": "1"}, {"problem": [{"role": "system", "content": "Add."}], "answer": "1"},
             {"problem": "\ud83d", "answer": "1"}]  # fmt: skip
