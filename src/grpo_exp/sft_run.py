@@ -50,7 +50,7 @@ def prime_first(words: Sequence[str], console: Console) -> tuple[int, Path]:
     """
     request = _sft_first(words)
     console.print("model.prime_from=sft: fine-tuning comes first", highlight=False, markup=False)
-    return run(request, console), _folder_of(request.settings)
+    return run(request, console, is_first=True), _folder_of(request.settings)
 
 
 def primed_folder(words: Sequence[str]) -> Path:
@@ -114,7 +114,7 @@ def _prime_and_run(request: RunRequest, words: Sequence[str], console: Console) 
         if code == ExitCode.COMPLETED:
             return run(with_primed_weights(request, folder), console)
     if code == ExitCode.RESUMABLE:
-        text = "This was the fine-tuning that model.prime_from=sft asks for: training begins when it is done"
+        text = "This was the fine-tuning that model.prime_from=sft asks for: the same command goes on to training"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
     return code
 

@@ -138,7 +138,7 @@ def test_minutes_are_those_of_both_stages_together(tmp_path: Path, monkeypatch: 
     assert code == ExitCode.RESUMABLE
     assert "trainer.max_wall_minutes=1e-09 are over" in result_of(tuned)["reason"]
     began: list[str | None] = []
-    monkeypatch.setattr(sft_run, "run", lambda *_: began.append(os.environ.get(sft_run.BEGAN_VARIABLE)) or 0)
+    monkeypatch.setattr(sft_run, "run", lambda *_, **__: began.append(os.environ.get(sft_run.BEGAN_VARIABLE)) or 0)
     run_both(tmp_path)
     first, second = began
     assert first is not None
@@ -152,7 +152,7 @@ def test_signal_between_the_stages_is_a_stop(name: str, tmp_path: Path, monkeypa
     """No worker runs just then that could heed it; SIGTERM and SIGUSR2 would end the process without a word."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)}
 
-    def done(request: RunRequest, console: Console) -> int:
+    def done(request: RunRequest, console: Console, **_: Any) -> int:
         assert request.settings.sft is not None, "the second stage was begun"
         signal.raise_signal(signal.Signals[name])
         return 0
@@ -164,9 +164,35 @@ def test_signal_between_the_stages_is_a_stop(name: str, tmp_path: Path, monkeypa
     assert {number: signal.getsignal(number) for number in before} == before
 
 
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "STOP"])
+def test_request_that_finds_the_first_stage_just_done_is_a_stop_of_both(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Curves are drawn behind the last look for a STOP file; the worker ends as completed, and took it away."""
+
+    def ask(directory: RunDirectory, *_: Any) -> None:
+        if name == "STOP":
+            directory.stop_file.touch()
+        else:
+            signal.raise_signal(signal.Signals[name])
+
+    monkeypatch.setattr(worker, "_draw", ask)
+    code, text = run_both(tmp_path)
+    (tuned,) = [RunDirectory(path) for path in tmp_path.glob("sft-arithmetic/*")]
+    assert result_of(tuned)["status"] == "completed"
+    assert code == ExitCode.RESUMABLE
+    assert "the same command goes on to training" in text
+    assert not list(tmp_path.glob("grpo-arithmetic/*"))
+    monkeypatch.setattr(worker, "_draw", lambda *_: None)
+    code, _ = run_both(tmp_path)
+    assert code == ExitCode.COMPLETED
+    assert len(list(tmp_path.glob("grpo-arithmetic/*"))) == 1
+
+
 def test_words_about_time_and_checkpoints_reach_both_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[RunRequest] = []
-    monkeypatch.setattr(sft_run, "run", lambda request, console: found.append(request) or 0)
+    monkeypatch.setattr(sft_run, "run", lambda request, console, **_: found.append(request) or 0)
     words = [*SMALL, *GRPO, "trainer.max_wall_minutes=7", "++trainer.checkpoint.every_steps=3",
              "trainer.slurm_margin_minutes=2"]  # fmt: skip
     sft_run.prime_first(words, Console(quiet=True))
