@@ -42,6 +42,10 @@ class Adopted:
         """Hold the run, write a result if nobody did, and give it free."""
         try:
             yield
+        except KeyboardInterrupt:  # a request in a moment in which no worker ran: it is no failure
+            if self.lock.is_held():
+                self.directory.stop_file.touch()
+            raise
         finally:
             self.end()
 
