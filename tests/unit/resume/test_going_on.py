@@ -315,7 +315,7 @@ def test_named_run_with_other_settings_is_refused_with_their_names(tmp_path: Pat
 
 @pytest.mark.parametrize("names", ["run", "checkpoint"])
 def test_named_run_of_an_earlier_id_is_gone_on_with(names: str, tmp_path: Path) -> None:
-    """The share of vLLM was part of the hash: named, the run would begin anew and its checkpoints would be set aside."""
+    """The share of vLLM was part of the hash: named, the run would begin anew, its checkpoints set aside."""
     settings = settings_of(tmp_path, "model=qwen2_5_0_5b", "vllm=colocate", "vllm.gpu_memory_utilization=0.4")
     directory = RunDirectory(tmp_path / "134fa83f-s0")
     directory.path.mkdir()

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,14 @@ from rich.console import Console
 
 from grpo_exp import sft_run, worker
 from grpo_exp.adoption import Adopted, adopt
-from grpo_exp.checkpoints.continuation import resumed_from, store_of
+from grpo_exp.backends.trl.whole_saving import WholeSavingTrainer
+from grpo_exp.checkpoints.choice import Choice
+from grpo_exp.checkpoints.continuation import begin, resumed_from, store_of
 from grpo_exp.composition import RunRequest, build_request
-from grpo_exp.errors import ExitCode
+from grpo_exp.errors import ExitCode, RunError
 from grpo_exp.rundir import RunDirectory, read_events
 from grpo_exp.settings import load
+from unit.resume.folder import add
 from unit.resume.small_run import StopsItself, curves, result_of, weights
 from unit.run_folder import a_console
 
@@ -75,6 +79,22 @@ def test_stopped_and_gone_on_with_is_the_run_that_would_have_been(step: int, tmp
     assert weights(again) == weights(whole)
     assert result_of(again)["eval"] == result_of(whole)["eval"]
     assert not [event for event in read_events(again) if event["kind"] == "warning"]
+
+
+def test_weights_that_are_shared_out_and_have_all_steps_behind_them_say_what_to_do(tmp_path: Path) -> None:
+    """Starting again has moved model/ into the log folder of the attempt before."""
+    directory = RunDirectory(tmp_path)
+    begin(directory, Choice(None))
+    directory.model.mkdir()
+    directory.metrics.touch()
+    add(store_of(directory), 6)
+    begin(directory, Choice(store_of(directory).read(6)))
+    assert (directory.log_root / "attempt-1" / "model").is_dir()
+    trainer: Any = SimpleNamespace(is_deepspeed_enabled=True)
+    with pytest.raises(
+        RunError, match=r"is in model/ of the attempt that made them, in logs/ of the run; with "
+    ):
+        WholeSavingTrainer.train_behind(trainer, store_of(directory).read(6), max_steps=6)
 
 
 # ------------------------------------------------------------------------------------------ in front of GRPO
