@@ -84,7 +84,7 @@ def adopt(request: RunRequest, console: Console) -> Adopted | int:
     Raises:
         ConfigError: Something is wrong with the settings, or the run is somebody else's just now.
     """
-    commits = request.commits or revisions.recorded(resumption.expected_run(request.settings))
+    commits = revisions.recorded(resumption.expected_run(request.settings)) or request.commits
     prepared = prepare(revisions.pinned(request.settings, commits))
     directory, lock = take(request.settings)
     try:

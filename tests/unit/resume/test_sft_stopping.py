@@ -19,8 +19,9 @@ from grpo_exp.checkpoints.choice import Choice
 from grpo_exp.checkpoints.continuation import begin, resumed_from, store_of
 from grpo_exp.composition import RunRequest, build_request
 from grpo_exp.errors import ExitCode, RunError
-from grpo_exp.rundir import RunDirectory, read_events
+from grpo_exp.rundir import RunDirectory, read_events, write_json
 from grpo_exp.settings import load
+from grpo_exp.settings.run import RunSettings
 from unit.resume.folder import add
 from unit.resume.small_run import StopsItself, curves, result_of, weights
 from unit.run_folder import a_console
@@ -91,9 +92,7 @@ def test_weights_that_are_shared_out_and_have_all_steps_behind_them_say_what_to_
     begin(directory, Choice(store_of(directory).read(6)))
     assert (directory.log_root / "attempt-1" / "model").is_dir()
     trainer: Any = SimpleNamespace(is_deepspeed_enabled=True)
-    with pytest.raises(
-        RunError, match=r"is in model/ of the attempt that made them, in logs/ of the run; with "
-    ):
+    with pytest.raises(RunError, match=r"is in model/ of the attempt that made them, in logs/ of the run; with "):
         WholeSavingTrainer.train_behind(trainer, store_of(directory).read(6), max_steps=6)
 
 
@@ -208,6 +207,26 @@ def test_request_that_finds_the_first_stage_just_done_is_a_stop_of_both(
     code, _ = run_both(tmp_path)
     assert code == ExitCode.COMPLETED
     assert len(list(tmp_path.glob("grpo-arithmetic/*"))) == 1
+
+
+def test_both_stages_are_made_of_the_same_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data that moved in between would bring rows that were learned into the held-out ones of the second stage."""
+    words = (*(word for word in SMALL if not word.startswith("dataset")), *GRPO, f"output_dir={tmp_path}",
+             "dataset=hub", "dataset.path=org/sums", "dataset.prompt_column=question", "dataset.target_column=answer",
+             )  # fmt: skip
+    commits = {"dataset.revision": "a" * 40}
+    tuned = RunDirectory(sft_run.primed_folder(words))
+    tuned.path.mkdir(parents=True)
+    write_json(tuned.provenance, {"hub_commits": commits})
+    looked_at: list[RunSettings] = []
+    ran: list[RunRequest] = []
+    monkeypatch.setattr(sft_run, "prepare", looked_at.append)
+    monkeypatch.setattr(sft_run, "run", lambda request, console, **_: ran.append(request) or 0)
+    sft_run.run_primed(build_request(load.compose(words), words), words, Console(quiet=True))
+    (settings,), (_, second) = looked_at, ran
+    assert settings.dataset.model_dump()["revision"] == "a" * 40
+    assert second.commits == commits
+    assert second.settings.dataset.model_dump()["revision"] is None  # the id of the run is that of its words
 
 
 def test_words_about_time_and_checkpoints_reach_both_stages(monkeypatch: pytest.MonkeyPatch) -> None:
