@@ -42,6 +42,10 @@ class Adopted:
         """Hold the run, write a result if nobody did, and give it free."""
         try:
             yield
+        except KeyboardInterrupt:  # a request in a moment in which no worker ran: it is no failure
+            if self.lock.is_held():
+                self.directory.stop_file.touch()
+            raise
         finally:
             self.end()
 
@@ -80,7 +84,7 @@ def adopt(request: RunRequest, console: Console) -> Adopted | int:
     Raises:
         ConfigError: Something is wrong with the settings, or the run is somebody else's just now.
     """
-    commits = request.commits or revisions.recorded(resumption.expected_run(request.settings))
+    commits = revisions.recorded(resumption.expected_run(request.settings)) or request.commits
     prepared = prepare(revisions.pinned(request.settings, commits))
     directory, lock = take(request.settings)
     try:

@@ -175,7 +175,12 @@ def _weights_of(source: Source) -> list[tuple[str, int, int]]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    return json.loads(path.read_text()) if path.is_file() else None
+    """Return a result that is kept; None where there is none, or a damaged one, which is measured again."""
+    try:
+        result = json.loads(path.read_text()) if path.is_file() else None
+    except ValueError:
+        return None
+    return result if isinstance(result, dict) else None
 
 
 def _track(run: RunDirectory, results: dict[int, dict[str, Any]], console: Console) -> None:
@@ -183,6 +188,8 @@ def _track(run: RunDirectory, results: dict[int, dict[str, Any]], console: Conso
 
     An attempt cuts and appends to the same file, so the run is owned for the moment that this takes.
     """
+    if not _lacking(run, results):  # as ever so often: nobody is kept from starting the run
+        return
     lock = Lock(run.lock)
     try:
         lock.acquire()
@@ -210,14 +217,19 @@ def _add_to_curves(run: RunDirectory, results: dict[int, dict[str, Any]]) -> boo
     Known results, too: the run was going on when they were measured, or went on since from a checkpoint behind which
     it was cut.
     """
-    there = {record["step"]: record["metrics"] for record in last_per_step(_records(run.metrics))}
-    curves = {step: to_curves(result) for step, result in results.items()}
-    lacking = {step: found for step, found in curves.items() if not found.items() <= there.get(step, {}).items()}
+    lacking = _lacking(run, results)
     if lacking:
         with MetricsLog(run.metrics) as log:
             for step, found in lacking.items():
                 log.append(step, found, time.time())
     return bool(lacking)
+
+
+def _lacking(run: RunDirectory, results: dict[int, dict[str, Any]]) -> dict[int, dict[str, float]]:
+    """Return step -> curves of the results that the run's file does not hold as they are."""
+    there = {record["step"]: record["metrics"] for record in last_per_step(_records(run.metrics))}
+    curves = {step: to_curves(result) for step, result in results.items()}
+    return {step: found for step, found in curves.items() if not found.items() <= there.get(step, {}).items()}
 
 
 def _records(path: Path) -> list[MetricsRecord]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from grpo_exp.settings.run import RESUME_WORDS, RunSettings
 
 #: Differences that are shown where a run is refused because of them.
 _MAX_SHOWN = 5
+#: Name of a run's folder: hash of its settings, seed, and a number for those that were started beside it.
+_RUN_ID = re.compile(r"([0-9a-f]{8})-s\d+(-\d+)?")
 
 
 def named_run(settings: RunSettings) -> RunDirectory | None:
@@ -67,12 +70,12 @@ def find(directory: RunDirectory, settings: RunSettings, *, dataset_fingerprint:
             more steps than are asked for.
     """
     identity = {"settings_hash": provenance.settings_hash(settings.model_dump(mode="json")), "seed": settings.seed}
-    step, store = _named_step(settings), store_of(directory)
+    step, store, earlier = _named_step(settings), store_of(directory), _hash_in_name(directory)
     if step is None:
-        choice = choose(store, directory.metrics, identity)
+        choice = choose(store, directory.metrics, identity, earlier_hash=earlier)
     else:
         try:
-            choice = Choice(check(store, step, directory.metrics, identity))
+            choice = Choice(check(store, step, directory.metrics, identity, earlier_hash=earlier))
         except BrokenCheckpointError as error:
             raise ConfigError(
                 f"resume={settings.resume}: {error}; name another checkpoint, or use resume=auto"
@@ -127,6 +130,15 @@ def _named_step(settings: RunSettings) -> int | None:
     number = path.name.removeprefix("checkpoint-")
     is_checkpoint = settings.resume not in RESUME_WORDS and path.parent.name == "checkpoints"
     return int(number) if is_checkpoint and number.isdecimal() else None
+
+
+def _hash_in_name(directory: RunDirectory) -> str | None:
+    """Return the hash that a run's folder is named after, as its first attempt made it; None of another name.
+
+    A run that `resume` names was found to have these settings; what they count as may have changed since it began.
+    """
+    found = _RUN_ID.fullmatch(directory.run_id)
+    return None if found is None else found[1]
 
 
 def _check_data(directory: RunDirectory, facts: Mapping[str, Any], fingerprint: str) -> None:

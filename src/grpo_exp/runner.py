@@ -23,8 +23,14 @@ from grpo_exp.worker import run_worker
 _POLL_SECONDS = 0.2
 
 
-def run(request: RunRequest, console: Console) -> int:
+def run(request: RunRequest, console: Console, *, is_first: bool = False) -> int:
     """Run to the end and return the exit code.
+
+    Args:
+        request: The run.
+        console: Where to show it.
+        is_first: Another run follows in the same command: 85 where a request to stop came when this one had just made
+            its last step and evaluation, so that nothing was left here to be stopped.
 
     Raises:
         ConfigError: Something is wrong with the settings, or the run is somebody else's just now.
@@ -41,7 +47,9 @@ def run(request: RunRequest, console: Console) -> int:
     directory, settings = adopted.directory, adopted.settings
     with adopted.owned():
         work(adopted, console)
-    return conclude(directory, settings, console)
+        came_late = directory.stop_file.exists()  # taken away at the end of the block
+    code = conclude(directory, settings, console)
+    return int(ExitCode.RESUMABLE) if is_first and came_late and code == ExitCode.COMPLETED else code
 
 
 def work(adopted: Adopted, console: Console) -> None:

@@ -14,6 +14,8 @@ from typing import NoReturn
 from grpo_exp.accelerate_config import Node, build_environment, build_node_command, write_config
 from grpo_exp.errors import ConfigError
 from grpo_exp.preflight import prepare
+from grpo_exp.resumption import expected_run
+from grpo_exp.revisions import pinned, recorded
 from grpo_exp.settings.launch import LaunchSettings
 from grpo_exp.settings.run import RunSettings
 
@@ -56,7 +58,7 @@ def become_launcher(settings: RunSettings, words: Sequence[str]) -> NoReturn:
     """
     launch = settings.launch
     node = find_node(launch, os.environ)
-    prepare(settings)
+    prepare(pinned(settings, recorded(expected_run(settings))))
     config = Path(tempfile.mkdtemp(prefix="grpo_exp-node-")) / "accelerate.json"
     write_config(launch, config, node=node)
     command = build_node_command(launch, config, node, ["grpo_exp.train", *words])

@@ -14,6 +14,9 @@ from grpo_exp import provenance
 from grpo_exp.composition import RunRequest, build_request
 from grpo_exp.errors import ConfigError, ExitCode
 from grpo_exp.preflight import prepare
+from grpo_exp.resumption import expected_run
+from grpo_exp.revisions import pinned, recorded
+from grpo_exp.rundir import RunDirectory
 from grpo_exp.runner import run
 from grpo_exp.settings import load
 from grpo_exp.settings.model_values import PRIME_FIRST
@@ -50,7 +53,7 @@ def prime_first(words: Sequence[str], console: Console) -> tuple[int, Path]:
     """
     request = _sft_first(words)
     console.print("model.prime_from=sft: fine-tuning comes first", highlight=False, markup=False)
-    return run(request, console), _folder_of(request.settings)
+    return run(request, console, is_first=True), _folder_of(request.settings)
 
 
 def primed_folder(words: Sequence[str]) -> Path:
@@ -74,9 +77,10 @@ def begun_from(settings: RunSettings, folder: Path | None) -> RunSettings:
 
 
 def with_primed_weights(request: RunRequest, folder: Path) -> RunRequest:
-    """Return a request whose model begins with the weights of a run."""
+    """Return a request whose model begins with the weights of a run; a new run takes that one's commits of the hub."""
     primed = begun_from(request.settings, folder)
-    return RunRequest(primed, request.overrides, load.to_yaml(primed.model_dump(mode="json")), request.command)
+    text, commits = load.to_yaml(primed.model_dump(mode="json")), recorded(RunDirectory(folder))
+    return RunRequest(primed, request.overrides, text, request.command, commits)
 
 
 def run_primed(request: RunRequest, words: Sequence[str], console: Console) -> int:
@@ -102,7 +106,10 @@ def resumable(start: Callable[[], int], console: Console) -> int:
 
 
 def _prime_and_run(request: RunRequest, words: Sequence[str], console: Console) -> int:
-    prepare(begun_from(request.settings, None))
+    # With the commits of both: newer data that are read here would take the place of theirs in the cache.
+    planned = with_primed_weights(request, primed_folder(words))
+    commits = recorded(expected_run(planned.settings)) or planned.commits
+    prepare(pinned(begun_from(request.settings, None), commits))
     if request.settings.model.lora.enabled:
         raise ConfigError(
             "model.prime_from=sft: with model.lora.enabled=true fine-tuning trains an adapter, and training begins "
@@ -114,7 +121,7 @@ def _prime_and_run(request: RunRequest, words: Sequence[str], console: Console) 
         if code == ExitCode.COMPLETED:
             return run(with_primed_weights(request, folder), console)
     if code == ExitCode.RESUMABLE:
-        text = "This was the fine-tuning that model.prime_from=sft asks for: training begins when it is done"
+        text = "This was the fine-tuning that model.prime_from=sft asks for: the same command goes on to training"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
     return code
 

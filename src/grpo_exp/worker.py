@@ -111,17 +111,28 @@ def _train(directory: RunDirectory, settings: RunSettings, observer: SilentObser
 
 
 def _at_commits(directory: RunDirectory, settings: RunSettings, observer: SilentObserver) -> RunSettings:
-    """Return settings that name the commits that the run began with, found out now where this is its first attempt."""
+    """Return settings that name the commits that the run began with, found out now where this is its first attempt.
+
+    Raises:
+        ConfigError: A commit cannot be had; on all processes, which would wait for the main one in vain.
+    """
     if "hub" not in {settings.model.kind, settings.dataset.kind} and settings.model.kind != "local":
         return settings
     commits: dict[str, str] = {}
+    error: Exception | None = None
     if int(os.environ.get("RANK", "0")) == 0:
-        commits = recorded(directory)
-        commit = None if MODEL_REVISION in commits else model_commit(settings.model)
-        if commit is not None:
-            commits[MODEL_REVISION] = commit
-            observer.on_commits(commits)
-    return pinned(settings, broadcast_from_main(commits))
+        try:
+            commits = recorded(directory)
+            commit = None if MODEL_REVISION in commits else model_commit(settings.model)
+            if commit is not None:
+                commits[MODEL_REVISION] = commit
+                observer.on_commits(commits)
+        except Exception as raised:
+            error = raised
+    commits, fault = broadcast_from_main((commits, None if error is None else str(error)))
+    if fault is not None:
+        raise error or ConfigError(fault)
+    return pinned(settings, commits)
 
 
 def _plan_checkpoints(

@@ -56,6 +56,19 @@ def test_unfinished_run_is_run_again_in_its_folder(status: str, tmp_path: Path) 
     assert json.loads((directory.log_root / "attempt-1" / "result.json").read_text())["status"] == status
 
 
+def test_interrupt_while_no_worker_runs_is_a_stop(tmp_path: Path) -> None:
+    """The command ends with 85; that the workers were killed, or out of memory, would stand in the result."""
+    adopted, _ = start(tmp_path)
+    assert isinstance(adopted, Adopted)
+    with pytest.raises(KeyboardInterrupt), adopted.owned():
+        raise KeyboardInterrupt
+    result = adopted.directory.read_result()
+    assert result is not None
+    assert (result["status"], result["exit_code"], result["resumable"]) == ("stopped", 85, True)
+    assert not adopted.directory.stop_file.exists()
+    assert not adopted.directory.lock.exists()
+
+
 def test_run_that_a_rule_ended_is_shown_while_the_rules_are_the_same(tmp_path: Path) -> None:
     directory = run_to(tmp_path, ENDED_BY_RULE)
     code, text = start(tmp_path, "tracker=mlflow")  # no setting of health, and none of the hash

@@ -101,6 +101,28 @@ def test_what_is_known_is_not_measured_again_unless_something_changed(run: RunDi
     assert len(engine) == 3
 
 
+@pytest.mark.parametrize("content", ['{"key": ', "[]"])
+def test_damaged_result_is_measured_again(run: RunDirectory, engine: list[str], content: str) -> None:
+    """So says whoever finds it: grpo-exp report and show name the file and this command."""
+    evaluate(run, "num_samples=4")
+    path = folder_of(run.path, "held_out").result(5)
+    before = json.loads(path.read_text())
+    path.write_text(content)
+    evaluate(run, "num_samples=4")
+    assert len(engine) == 2
+    assert json.loads(path.read_text())["metrics"] == before["metrics"]
+
+
+@pytest.mark.usefixtures("engine")
+def test_run_whose_curves_lack_nothing_is_not_owned(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that starts in that moment would be refused, and one that goes on lacks nothing either."""
+    evaluate(run, "num_samples=4")
+    monkeypatch.setattr(Lock, "acquire", lambda self: pytest.fail("the run was taken"))
+    _, told = evaluate(run, "num_samples=4")
+    assert "has this result already" in told
+    assert "left alone" not in told
+
+
 def test_the_change_is_told_where_the_later_step_was_measured_first(run: RunDirectory, engine: list[str]) -> None:
     evaluate(run, "checkpoints=[5]", "num_samples=4")
     results, _ = evaluate(run, "checkpoints=[0,5]", "num_samples=4")

@@ -11,7 +11,7 @@ import pytest
 
 from grpo_exp import worker
 from grpo_exp.checkpoints.continuation import store_of
-from grpo_exp.errors import RunError
+from grpo_exp.errors import ConfigError, RunError
 from grpo_exp.run_lock import Lock
 from grpo_exp.rundir import RunDirectory, begin_attempt, find_or_create, read_events, write_json
 from grpo_exp.stop_watch import StopRequestedError
@@ -46,6 +46,32 @@ def result_of(directory: RunDirectory) -> dict[str, Any]:
     result = directory.read_result()
     assert result is not None
     return result
+
+
+def commits_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, rank: int, heard: Any = None) -> list[Any]:
+    """Ask for the commits of a model of the hub as one of two processes; return what this one told the others."""
+    told: list[Any] = []
+
+    def broadcast(message: Any) -> Any:
+        told.append(message)
+        return message if rank == 0 else heard
+
+    def gone(model: Any) -> str:
+        raise ConfigError("model.path=org/small: cannot be had from the hub")
+
+    monkeypatch.setenv("RANK", str(rank))
+    monkeypatch.setattr(worker, "broadcast_from_main", broadcast)
+    monkeypatch.setattr(worker, "model_commit", gone)
+    settings = settings_of(tmp_path, "model=hub", "model.path=org/small")
+    with pytest.raises(ConfigError, match="org/small: cannot be had from the hub"):
+        worker._at_commits(RunDirectory(tmp_path), settings, worker.SilentObserver(None))  # type: ignore[arg-type]
+    return told
+
+
+def test_model_that_cannot_be_had_ends_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait for what the main one found: without a word of it they would wait until NCCL gives up."""
+    (told,) = commits_told(monkeypatch, tmp_path, rank=0)
+    commits_told(monkeypatch, tmp_path, rank=1, heard=told)
 
 
 def test_failure_says_how_many_steps_were_done(directory: RunDirectory, train_as: Callable[[Train], None]) -> None:

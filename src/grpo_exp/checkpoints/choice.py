@@ -22,31 +22,49 @@ class Choice:
     """One line for each newer one: its name, and why not."""
 
 
-def choose(store: CheckpointStore, metrics: Path, identity: Mapping[str, Any]) -> Choice:
+def choose(
+    store: CheckpointStore, metrics: Path, identity: Mapping[str, Any], *, earlier_hash: str | None = None
+) -> Choice:
     """Return the newest checkpoint that can be gone on from, and why newer ones cannot.
 
     Args:
         store: The checkpoints of the run.
         metrics: Its `metrics.jsonl`, which holds what was measured before a checkpoint.
         identity: `settings_hash` and `seed` of the run.
+        earlier_hash: As of `check`.
     """
     skipped = []
     for step in store.steps():
         try:
-            return Choice(check(store, step, metrics, identity), tuple(skipped))
+            return Choice(check(store, step, metrics, identity, earlier_hash=earlier_hash), tuple(skipped))
         except BrokenCheckpointError as error:
             skipped.append(f"{store.path_of(step).name}: {error}")
     return Choice(None, tuple(skipped))
 
 
-def check(store: CheckpointStore, step: int, metrics: Path, identity: Mapping[str, Any]) -> Checkpoint:
+def check(
+    store: CheckpointStore,
+    step: int,
+    metrics: Path,
+    identity: Mapping[str, Any],
+    *,
+    earlier_hash: str | None = None,
+) -> Checkpoint:
     """Return the checkpoint of a step.
+
+    Args:
+        store: The checkpoints of the run.
+        step: Of the one that is wanted.
+        metrics: Its `metrics.jsonl`.
+        identity: `settings_hash` and `seed` of the run.
+        earlier_hash: What an earlier version of the code made of the same settings, where it made another hash.
 
     Raises:
         BrokenCheckpointError: It is not complete, of another run, or the curves before it are gone.
     """
     checkpoint = store.read(step)
-    if not is_of_run(checkpoint, identity):
+    known = [identity] if earlier_hash is None else [identity, {**identity, "settings_hash": earlier_hash}]
+    if not any(is_of_run(checkpoint, one) for one in known):
         facts = checkpoint.manifest.facts
         raise BrokenCheckpointError(
             f"belongs to other settings ({facts.get('settings_hash')}-s{facts.get('seed')}, and this run is "

@@ -19,7 +19,7 @@ from grpo_exp.checkpoints.continuation import begin, resumed_from, store_of
 from grpo_exp.checkpoints.store import CheckpointStore
 from grpo_exp.errors import ConfigError
 from grpo_exp.preflight import prepare
-from grpo_exp.resumption import find
+from grpo_exp.resumption import find, named_run
 from grpo_exp.rundir import RunDirectory, read_events, write_json
 from grpo_exp.settings.model import ModelSettings
 from grpo_exp.settings.run import RunSettings
@@ -311,6 +311,24 @@ def test_named_run_with_other_settings_is_refused_with_their_names(tmp_path: Pat
     with pytest.raises(ConfigError, match=r"has other settings.*: algorithm.beta=0.5 \(was .*seed=3 \(was 0\)"):
         start(tmp_path, f"resume={directory.path}", "algorithm.beta=0.5", "seed=3")
     assert directory.attempt == 1
+
+
+@pytest.mark.parametrize("names", ["run", "checkpoint"])
+def test_named_run_of_an_earlier_id_is_gone_on_with(names: str, tmp_path: Path) -> None:
+    """The share of vLLM was part of the hash: named, the run would begin anew, its checkpoints set aside."""
+    settings = settings_of(tmp_path, "model=qwen2_5_0_5b", "vllm=colocate", "vllm.gpu_memory_utilization=0.4")
+    directory = RunDirectory(tmp_path / "134fa83f-s0")
+    directory.path.mkdir()
+    directory.metrics.write_text("".join(map(line, range(1, 5))))
+    write_json(directory.config_json, settings.model_dump(mode="json"))
+    path = save(directory, 4, settings_hash="134fa83f")
+    save(directory, 5, settings_hash="0000000f")  # of others
+    settings = settings.model_copy(update={"resume": str(directory.path if names == "run" else path)})
+    named = named_run(settings)
+    assert named is not None
+    found = find(named, settings, dataset_fingerprint=identity()["dataset_fingerprint"])
+    assert found.checkpoint is not None
+    assert found.checkpoint.step == 4
 
 
 @pytest.mark.parametrize("name", ["nowhere", "checkpoints/checkpoint-9"])

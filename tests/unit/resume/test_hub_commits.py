@@ -183,9 +183,10 @@ def table_words(folder: Path) -> list[str]:
     return [*mine, f"output_dir={folder}", *(word for word in TABLE if word != "~model.path")]
 
 
-def adopted_table(folder: Path) -> Adopted | int:
+def adopted_table(folder: Path, commits: dict[str, str] | None = None) -> Adopted | int:
     words = table_words(folder)
-    return adopt(RunRequest(load.to_settings(load.compose(words)), words, ""), Console(quiet=True))
+    request = RunRequest(load.to_settings(load.compose(words)), words, "", commits=commits or {})
+    return adopt(request, Console(quiet=True))
 
 
 def test_data_that_move_are_refused_where_the_first_ones_cannot_be_had(hub: Hub, tmp_path: Path) -> None:
@@ -204,6 +205,18 @@ def test_data_that_move_are_refused_where_the_first_ones_cannot_be_had(hub: Hub,
     (fault,) = caught.value.faults
     assert fault.startswith(f"dataset.path=org/sums: commit {OLD} is wanted and the copy here is of {NEW}: without")
     assert recorded(first.directory) == {"dataset.revision": OLD}
+
+
+def test_commits_for_a_new_run_are_none_for_one_that_has_begun(hub: Hub, tmp_path: Path) -> None:
+    """Those of the fine-tuning in front of it, which may have been made again since."""
+    hub.publish_table(OLD, first=0)
+    with pytest.raises(ConfigError, match=f"commit {NEW} is wanted"):
+        adopted_table(tmp_path / "out", {"dataset.revision": NEW})
+    for commits in ({}, {"dataset.revision": NEW}):
+        adopted = adopted_table(tmp_path / "out", commits)
+        assert isinstance(adopted, Adopted)
+        adopted.lock.release()
+        assert recorded(adopted.directory) == {"dataset.revision": OLD}
 
 
 def test_pinned_data_set_is_not_read_from_another_commit(hub: Hub, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,15 @@ from rich.console import Console
 
 from grpo_exp import sft_run, worker
 from grpo_exp.adoption import Adopted, adopt
-from grpo_exp.checkpoints.continuation import resumed_from, store_of
+from grpo_exp.backends.trl.whole_saving import WholeSavingTrainer
+from grpo_exp.checkpoints.choice import Choice
+from grpo_exp.checkpoints.continuation import begin, resumed_from, store_of
 from grpo_exp.composition import RunRequest, build_request
-from grpo_exp.errors import ExitCode
-from grpo_exp.rundir import RunDirectory, read_events
+from grpo_exp.errors import ExitCode, RunError
+from grpo_exp.rundir import RunDirectory, read_events, write_json
 from grpo_exp.settings import load
+from grpo_exp.settings.run import RunSettings
+from unit.resume.folder import add
 from unit.resume.small_run import StopsItself, curves, result_of, weights
 from unit.run_folder import a_console
 
@@ -75,6 +80,20 @@ def test_stopped_and_gone_on_with_is_the_run_that_would_have_been(step: int, tmp
     assert weights(again) == weights(whole)
     assert result_of(again)["eval"] == result_of(whole)["eval"]
     assert not [event for event in read_events(again) if event["kind"] == "warning"]
+
+
+def test_weights_that_are_shared_out_and_have_all_steps_behind_them_say_what_to_do(tmp_path: Path) -> None:
+    """Starting again has moved model/ into the log folder of the attempt before."""
+    directory = RunDirectory(tmp_path)
+    begin(directory, Choice(None))
+    directory.model.mkdir()
+    directory.metrics.touch()
+    add(store_of(directory), 6)
+    begin(directory, Choice(store_of(directory).read(6)))
+    assert (directory.log_root / "attempt-1" / "model").is_dir()
+    trainer: Any = SimpleNamespace(is_deepspeed_enabled=True)
+    with pytest.raises(RunError, match=r"is in model/ of the attempt that made them, in logs/ of the run; with "):
+        WholeSavingTrainer.train_behind(trainer, store_of(directory).read(6), max_steps=6)
 
 
 # ------------------------------------------------------------------------------------------ in front of GRPO
@@ -138,7 +157,7 @@ def test_minutes_are_those_of_both_stages_together(tmp_path: Path, monkeypatch: 
     assert code == ExitCode.RESUMABLE
     assert "trainer.max_wall_minutes=1e-09 are over" in result_of(tuned)["reason"]
     began: list[str | None] = []
-    monkeypatch.setattr(sft_run, "run", lambda *_: began.append(os.environ.get(sft_run.BEGAN_VARIABLE)) or 0)
+    monkeypatch.setattr(sft_run, "run", lambda *_, **__: began.append(os.environ.get(sft_run.BEGAN_VARIABLE)) or 0)
     run_both(tmp_path)
     first, second = began
     assert first is not None
@@ -152,7 +171,7 @@ def test_signal_between_the_stages_is_a_stop(name: str, tmp_path: Path, monkeypa
     """No worker runs just then that could heed it; SIGTERM and SIGUSR2 would end the process without a word."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)}
 
-    def done(request: RunRequest, console: Console) -> int:
+    def done(request: RunRequest, console: Console, **_: Any) -> int:
         assert request.settings.sft is not None, "the second stage was begun"
         signal.raise_signal(signal.Signals[name])
         return 0
@@ -164,9 +183,55 @@ def test_signal_between_the_stages_is_a_stop(name: str, tmp_path: Path, monkeypa
     assert {number: signal.getsignal(number) for number in before} == before
 
 
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "STOP"])
+def test_request_that_finds_the_first_stage_just_done_is_a_stop_of_both(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Curves are drawn behind the last look for a STOP file; the worker ends as completed, and took it away."""
+
+    def ask(directory: RunDirectory, *_: Any) -> None:
+        if name == "STOP":
+            directory.stop_file.touch()
+        else:
+            signal.raise_signal(signal.Signals[name])
+
+    monkeypatch.setattr(worker, "_draw", ask)
+    code, text = run_both(tmp_path)
+    (tuned,) = [RunDirectory(path) for path in tmp_path.glob("sft-arithmetic/*")]
+    assert result_of(tuned)["status"] == "completed"
+    assert code == ExitCode.RESUMABLE
+    assert "the same command goes on to training" in text
+    assert not list(tmp_path.glob("grpo-arithmetic/*"))
+    monkeypatch.setattr(worker, "_draw", lambda *_: None)
+    code, _ = run_both(tmp_path)
+    assert code == ExitCode.COMPLETED
+    assert len(list(tmp_path.glob("grpo-arithmetic/*"))) == 1
+
+
+def test_both_stages_are_made_of_the_same_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data that moved in between would bring rows that were learned into the held-out ones of the second stage."""
+    words = (*(word for word in SMALL if not word.startswith("dataset")), *GRPO, f"output_dir={tmp_path}",
+             "dataset=hub", "dataset.path=org/sums", "dataset.prompt_column=question", "dataset.target_column=answer",
+             )  # fmt: skip
+    commits = {"dataset.revision": "a" * 40}
+    tuned = RunDirectory(sft_run.primed_folder(words))
+    tuned.path.mkdir(parents=True)
+    write_json(tuned.provenance, {"hub_commits": commits})
+    looked_at: list[RunSettings] = []
+    ran: list[RunRequest] = []
+    monkeypatch.setattr(sft_run, "prepare", looked_at.append)
+    monkeypatch.setattr(sft_run, "run", lambda request, console, **_: ran.append(request) or 0)
+    sft_run.run_primed(build_request(load.compose(words), words), words, Console(quiet=True))
+    (settings,), (_, second) = looked_at, ran
+    assert settings.dataset.model_dump()["revision"] == "a" * 40
+    assert second.commits == commits
+    assert second.settings.dataset.model_dump()["revision"] is None  # the id of the run is that of its words
+
+
 def test_words_about_time_and_checkpoints_reach_both_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[RunRequest] = []
-    monkeypatch.setattr(sft_run, "run", lambda request, console: found.append(request) or 0)
+    monkeypatch.setattr(sft_run, "run", lambda request, console, **_: found.append(request) or 0)
     words = [*SMALL, *GRPO, "trainer.max_wall_minutes=7", "++trainer.checkpoint.every_steps=3",
              "trainer.slurm_margin_minutes=2"]  # fmt: skip
     sft_run.prime_first(words, Console(quiet=True))

@@ -197,7 +197,7 @@ def test_server_of_a_run_that_fine_tunes_first_waits_in_the_folder_of_that_run(
              "dataset.eval_path=rows.jsonl", "model.prime_from=sft"]  # fmt: skip
     ran: list[RunRequest] = []
 
-    def remember(request: RunRequest, console: Console) -> int:
+    def remember(request: RunRequest, console: Console, **_: Any) -> int:
         ran.append(request)
         return 0
 

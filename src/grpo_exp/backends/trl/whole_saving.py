@@ -163,7 +163,8 @@ class WholeSavingTrainer(Trainer):
         if self.is_deepspeed_enabled or self.is_fsdp_enabled:
             raise RunError(
                 f"{checkpoint.path}: all steps are done and only the last evaluation is missing, for which weights "
-                "that are shared out are not read outside of training; the trained model is in model/ of the run, and "
-                f"trainer.max_steps={max_steps + 1} goes on"
+                "that are shared out are not read outside of training; the trained model is in model/ of the attempt "
+                "that made them, in logs/ of the run; with that folder taken away the same command goes on from the "
+                f"checkpoint before, and where the rate is constant trainer.max_steps={max_steps + 1} from this one"
             )
         self._take_weights(checkpoint)
