@@ -23,7 +23,8 @@ def test_prediction_is_within_five_hundredths_of_the_run(max_operand: int, tmp_p
     512 prompts x 16 samples predict; 4 steps of 256 groups of 8 are logged, while the policy has hardly moved. The
     standard error of both together is about sqrt(0.25/1024 + 0.1/512) = 0.02.
     """
-    words = ["reward=math_only", f"dataset.max_operand={max_operand}", "tracker=none", "algorithm.num_generations=8"]
+    words = ["reward=math_only", f"dataset.max_operand={max_operand}", "tracker=none", "algorithm.num_generations=8",
+             "dataset.eval_size=4"]  # fmt: skip
     command = (
         sys.executable,
         "-m",
@@ -40,7 +41,7 @@ def test_prediction_is_within_five_hundredths_of_the_run(max_operand: int, tmp_p
     (predicted,) = re.findall(r"<- algorithm.num_generations\s+\d\.\d+ ± \d\.\d+\s+(\d\.\d+)", checked.output)
     run = run_train(
         *words, "trainer.prompts_per_step=256", f"trainer.max_steps={STEPS}", "trainer.learning_rate=1e-7",
-        "dataset.eval_size=4", "trainer.eval_before=false", cwd=tmp_path, timeout=600,
+        "trainer.eval_before=false", cwd=tmp_path, timeout=600,
     )  # fmt: skip
     assert run.code == 0, run.output
     records = read_metrics(RunDirectory(only_run(tmp_path / "outputs")).metrics)
