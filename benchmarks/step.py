@@ -248,7 +248,7 @@ def resident(name: str) -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
-def _unused_reward(completions: Sequence[Any], **_: Any) -> list[float]:
+def _unused_reward(completions: Sequence[Any], **_: Any) -> list[float | None]:
     raise AssertionError("recorded batches are scored")
 
 

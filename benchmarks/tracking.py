@@ -50,7 +50,7 @@ def open_run(folder: Path, *words: str) -> tuple[RunDirectory, MainObserver]:
     overrides = [f"output_dir={folder}", *words]
     request = build_request(load.compose(overrides), overrides)
     directory, lock = take(request.settings)
-    write_run_files(directory, request, Choice(None))
+    write_run_files(directory, request, Choice(None), commits={})
     lock.release()
     return directory, MainObserver(directory, StopWatch(directory, owner=0), request.settings)
 
